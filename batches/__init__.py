@@ -1,0 +1,1 @@
+"""The batch console: jobs, shards, items, calls."""

@@ -1,0 +1,1 @@
+"""The Django project: settings, URLs, health check and the local stack."""
