@@ -1,0 +1,36 @@
+"""What is wrong with an input, as data: a code, a text of the catalogue, its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+class Term(str):
+    """A value inside a problem that is itself a text of the catalogue (a column's label, say)."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault and its cure, in the operator's words.
+
+    `text` is a catalogue text with named `%(name)s` placeholders, `params` their values.
+    `str(problem)` is the Chinese sentence; a screen calls `problem.translated(gettext)`.
+    """
+
+    code: str
+    text: str
+    params: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        return self.text % self.params
+
+    def translated(self, gettext: Callable[[str], str]) -> str:
+        """The sentence in the language that `gettext` speaks, its terms too."""
+        values = {
+            name: gettext(str(value)) if isinstance(value, Term) else value
+            for name, value in self.params.items()
+        }
+        return gettext(self.text) % values
