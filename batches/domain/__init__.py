@@ -1,0 +1,1 @@
+"""Pure rules of the batch console: no Django, no Redis, no SQL."""

@@ -1,0 +1,23 @@
+"""Tables: columns, constraints and indexes. State columns are written by `store` only."""
+
+from .accounts import Account, Contact, Gateway
+from .files import Rejection, Upload, UploadChunk
+from .jobs import Call, Item, Job, JobMinute, Shard
+from .ops import Alert, Event, Lane
+
+__all__ = [
+    "Account",
+    "Alert",
+    "Call",
+    "Contact",
+    "Event",
+    "Gateway",
+    "Item",
+    "Job",
+    "JobMinute",
+    "Lane",
+    "Rejection",
+    "Shard",
+    "Upload",
+    "UploadChunk",
+]
