@@ -1,0 +1,45 @@
+"""manage.py periodic: runs the work that is due every few seconds, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.db import close_old_connections, connections
+
+from batches.tasks import run_periodic
+from wecom_ops.local.supervisor import repeat_until_stopped
+
+logger = logging.getLogger(__name__)
+
+
+class Command(BaseCommand):
+    help = "Wakes lanes, watches, reconciles, alerts and prunes, every few seconds."
+    # A database that is away now is tried again, so nothing is checked up front.
+    requires_system_checks: list[str] = []  # noqa: RUF012 - Django's own shape
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--every", type=float, default=5.0, help="seconds between two rounds")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        self._failing = ""
+        repeat_until_stopped(self.once, every=options["every"])
+
+    def once(self) -> None:
+        """One round. An outage of PostgreSQL or Redis is told once, and once when it is over."""
+        close_old_connections()
+        try:
+            run_periodic()
+        except Exception as error:  # noqa: BLE001 - whatever one round meets, the next one is due
+            connections.close_all()
+            kind = type(error).__name__
+            if kind != self._failing:
+                logger.exception("periodic work failed; it is tried again every few seconds")
+            self._failing = kind
+        else:
+            if self._failing:
+                logger.info("periodic work runs again")
+            self._failing = ""
