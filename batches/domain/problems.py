@@ -28,9 +28,13 @@ class Problem:
         return self.text % self.params
 
     def translated(self, gettext: Callable[[str], str]) -> str:
-        """The sentence in the language that `gettext` speaks, its terms too."""
-        values = {
-            name: gettext(str(value)) if isinstance(value, Term) else value
-            for name, value in self.params.items()
+        """The sentence in the language that `gettext` speaks, terms and problems in it too."""
+        return gettext(self.text) % {
+            name: _translated(value, gettext) for name, value in self.params.items()
         }
-        return gettext(self.text) % values
+
+
+def _translated(value: object, gettext: Callable[[str], str]) -> object:
+    if isinstance(value, Problem):
+        return value.translated(gettext)
+    return gettext(str(value)) if isinstance(value, Term) else value
