@@ -72,13 +72,16 @@ J, S, I = JobStatus, ShardStatus, ItemState  # noqa: E741 - table shorthand
 JOB_ARROWS: Mapping[JobStatus, frozenset[JobStatus]] = {
     # intake ends in a loaded job, in a refusal, or a person gives the upload up
     J.PREPARING: frozenset({J.AWAITING, J.REJECTED, J.CANCELLED}),
-    # a corrected file mapping is read again; confirm starts; a person discards
-    J.AWAITING: frozenset({J.PREPARING, J.RUNNING, J.CANCELLED}),
+    # a corrected file mapping is read again; confirm starts; a person discards (through
+    # `cancelling`, because the items are there already and are abandoned in bounded steps)
+    J.AWAITING: frozenset({J.PREPARING, J.RUNNING, J.CANCELLING}),
     J.RUNNING: frozenset(
         {J.PAUSING, J.PAUSED, J.VERIFYING, J.COMPLETED, J.CANCELLING, J.TERMINATING}
     ),
-    # resume may come before the last answer does
-    J.PAUSING: frozenset({J.PAUSED, J.RUNNING, J.CANCELLING, J.TERMINATING}),
+    # resume may come before the last answer does; the last answer may leave nothing to pause
+    J.PAUSING: frozenset(
+        {J.PAUSED, J.RUNNING, J.VERIFYING, J.COMPLETED, J.CANCELLING, J.TERMINATING}
+    ),
     J.PAUSED: frozenset({J.RUNNING, J.CANCELLING, J.TERMINATING}),
     # a late refusal or an operator's "not delivered" puts items back
     J.VERIFYING: frozenset({J.RUNNING, J.COMPLETED, J.CANCELLING}),
