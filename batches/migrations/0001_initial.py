@@ -414,6 +414,14 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'failed'), _negated=True), ('category__isnull', False), _connector='OR'), name='item_failed_has_category'),
         ),
         migrations.AddIndex(
+            model_name='shard',
+            index=models.Index(condition=models.Q(('in_doubt__gt', 0)), fields=['job'], name='shard_in_doubt'),
+        ),
+        migrations.AddIndex(
+            model_name='item',
+            index=models.Index(condition=models.Q(('in_doubt_at__isnull', False)), fields=['job', 'in_doubt_at', 'id'], name='item_in_doubt'),
+        ),
+        migrations.AddIndex(
             model_name='call',
             index=models.Index(condition=models.Q(('answered_at__isnull', True), ('lost_at__isnull', True)), fields=['shard'], name='call_in_flight'),
         ),

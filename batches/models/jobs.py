@@ -206,6 +206,8 @@ class Shard(models.Model):
                 name="shard_runnable",
                 condition=Q(status__in=["pending", "running"]),
             ),
+            # how much is in doubt, on every page: few rows
+            models.Index(fields=["job"], name="shard_in_doubt", condition=Q(in_doubt__gt=0)),
         ]
 
     def __str__(self) -> str:
@@ -288,6 +290,13 @@ class Item(models.Model):
                 name="item_unconfirmed",
                 condition=Q(state="submitted")
                 & (Q(in_doubt_at__isnull=False) | Q(accepted_at__isnull=False)),
+            ),
+            # of these the ones in doubt, apart: a job that waits for callbacks may have a
+            # million accepted ones between them
+            models.Index(
+                fields=["job", "in_doubt_at", "id"],
+                name="item_in_doubt",
+                condition=Q(in_doubt_at__isnull=False),
             ),
             # callbacks: find the item by the gateway's message id
             models.Index(
