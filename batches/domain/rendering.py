@@ -56,9 +56,12 @@ class Template:
         ]
 
     def values_in(self, fields: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Each placeholder with its value in this row."""
+        """The value of each column used, under the first placeholder that names it."""
+        seen: set[int] = set()
         for name, index in zip(self.placeholders, self.indices, strict=True):
-            yield name, _cell(fields, index)
+            if index not in seen:
+                seen.add(index)
+                yield name, _cell(fields, index)
 
 
 def _cell(fields: Sequence[str], index: int) -> str:
