@@ -6,8 +6,8 @@ os.environ.setdefault("SECRET_KEY", "only-for-tests-" + "x" * 40)
 os.environ.setdefault("HTTPS", "off")
 os.environ.setdefault("ALLOWED_HOSTS", "testserver,localhost,127.0.0.1")
 
-from wecom_ops.settings import *  # noqa: E402, F403
-from wecom_ops.settings import STORAGES  # noqa: E402
+from wecom_ops.settings import *  # noqa: F403
+from wecom_ops.settings import STORAGES
 
 # The manifest needs collectstatic first; a fast hasher keeps logins cheap.
 STORAGES = STORAGES | {

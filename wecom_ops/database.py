@@ -22,7 +22,7 @@ def database_from_uri(uri: str, *, conn_max_age: int = 0) -> dict[str, Any]:
         parsed = conninfo_to_dict(uri)
     except ProgrammingError as error:
         raise ImproperlyConfigured(f"DATABASE_URL is not a libpq URI: {error}") from None
-    if not parsed.get("dbname"):
+    if not parsed.get("dbname") and not parsed.get("service"):
         raise ImproperlyConfigured("DATABASE_URL names no database.")
     entry: dict[str, Any] = {
         "ENGINE": "django.db.backends.postgresql",

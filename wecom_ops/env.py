@@ -28,7 +28,7 @@ def flag(name: str, *, default: bool) -> bool:
     raise ImproperlyConfigured(f"{name} must be on or off, not {raw!r}.")
 
 
-def number(name: str, default: int, *, least: int = 1) -> int:
+def number(name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
     raw = text(name)
     if not raw:
         return default
@@ -38,6 +38,8 @@ def number(name: str, default: int, *, least: int = 1) -> int:
         raise ImproperlyConfigured(f"{name} must be a whole number, not {raw!r}.") from None
     if value < least:
         raise ImproperlyConfigured(f"{name} must be at least {least}, not {value}.")
+    if most is not None and value > most:
+        raise ImproperlyConfigured(f"{name} must be at most {most}, not {value}.")
     return value
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable
 
 import psycopg
@@ -13,35 +15,37 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+logger = logging.getLogger(__name__)
+
 # A load balancer asks every few seconds and gives up soon: an answer must beat its patience.
 TIMEOUT_SECONDS = 2
+# What Django adds for its own cursors and psycopg's connect() does not take.
+_DJANGO_ONLY = frozenset({"cursor_factory", "context", "prepare_threshold"})
 
 
 class UnhealthyError(Exception):
-    """A part that the service needs is not usable."""
+    """A part that the service needs answers, but is not fit for use; the message may be shown."""
+
+
+@functools.cache
+def _known_migrations() -> frozenset[tuple[str, str]]:
+    """The ones on disk, which do not change while this process runs."""
+    return frozenset(MigrationLoader(None).disk_migrations)
 
 
 def check_postgresql() -> None:
-    """Its own short-lived connection: the request's could hang for its full connect timeout."""
-    params = connections["default"].get_connection_params()
-    keep = {
-        key: value
-        for key, value in params.items()
-        if key not in {"cursor_factory", "context", "prepare_threshold", "server_side_binding"}
-    }
-    keep["connect_timeout"] = TIMEOUT_SECONDS
-    keep["options"] = f"{keep.get('options', '')} -c statement_timeout={TIMEOUT_SECONDS}s".strip()
-    with psycopg.connect(**keep) as connection:
-        connection.execute("SELECT 1")
-        _check_migrations(connection)
-
-
-def _check_migrations(connection: psycopg.Connection) -> None:
-    applied = set(
-        connection.execute("SELECT app, name FROM django_migrations").fetchall()
-    )
-    wanted = set(MigrationLoader(None).disk_migrations or {})
-    missing = sorted(f"{app}.{name}" for app, name in wanted - applied)
+    """By a short connection of its own: the request's could wait for its full connect timeout."""
+    found = connections["default"].get_connection_params()
+    params = {name: value for name, value in found.items() if name not in _DJANGO_ONLY}
+    params["connect_timeout"] = TIMEOUT_SECONDS
+    limit = f"-c statement_timeout={TIMEOUT_SECONDS}s"
+    params["options"] = f"{params.get('options', '')} {limit}".strip()
+    with psycopg.connect(**params) as connection:
+        try:
+            rows = connection.execute("SELECT app, name FROM django_migrations").fetchall()
+        except psycopg.errors.UndefinedTable:
+            rows = []
+    missing = sorted(f"{app}.{name}" for app, name in _known_migrations().difference(rows))
     if missing:
         raise UnhealthyError(f"migrations not applied: {', '.join(missing)}")
 
@@ -52,10 +56,8 @@ def check_redis() -> None:
         socket_connect_timeout=TIMEOUT_SECONDS,
         socket_timeout=TIMEOUT_SECONDS,
     )
-    try:
+    with client:
         client.ping()
-    finally:
-        client.close()
 
 
 CHECKS: dict[str, Callable[[], None]] = {"postgresql": check_postgresql, "redis": check_redis}
@@ -63,12 +65,18 @@ CHECKS: dict[str, Callable[[], None]] = {"postgresql": check_postgresql, "redis"
 
 @never_cache
 @require_safe
-def healthz(request: HttpRequest) -> JsonResponse:
+def healthz(_request: HttpRequest) -> JsonResponse:
     reasons: dict[str, str] = {}
     for name, check in CHECKS.items():
         try:
             check()
-        except (psycopg.Error, redis.RedisError, OSError, UnhealthyError) as error:
-            reasons[name] = f"{type(error).__name__}: {error}".strip()
-    status = 503 if reasons else 200
-    return JsonResponse({"status": "unavailable" if reasons else "ok", "reasons": reasons}, status=status)
+        except UnhealthyError as error:
+            reasons[name] = str(error)
+        except (psycopg.Error, redis.RedisError, OSError) as error:
+            # Anybody may ask, and drivers name hosts and users: their words go to the log.
+            logger.warning("health check of %s failed: %s", name, error)
+            reasons[name] = f"does not answer ({type(error).__name__})"
+    return JsonResponse(
+        {"status": "unavailable" if reasons else "ok", "reasons": reasons},
+        status=503 if reasons else 200,
+    )

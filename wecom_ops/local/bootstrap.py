@@ -94,10 +94,9 @@ def requirements(extras: list[str]) -> list[str]:
 def install(extras: list[str]) -> None:
     say(f"Installing the dependencies ({', '.join(['runtime', *extras])}) …")
     # The dependencies alone: the project is not built, so no build tool has to be fetched.
-    command = [
-        *(PYTHON, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"),
-        *("-c", ROOT / "constraints.txt", *requirements(extras)),
-    ]
+    command: list[str | Path] = [PYTHON, "-m", "pip", "install", "--quiet", "--no-input"]
+    command += ["--disable-pip-version-check", "-c", ROOT / "constraints.txt"]
+    command += requirements(extras)
     environment = {**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     if subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode:
         give_up(

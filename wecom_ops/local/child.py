@@ -55,10 +55,8 @@ class Child:
         """
         self.name = name
         self._foreground = foreground
-        as_user: dict[str, object] = {}
-        if identity is not None:
-            as_user = {"user": identity[0], "group": identity[1], "extra_groups": []}
-        self.process: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[call-overload]
+        user, group = identity or (None, None)
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(
             [str(part) for part in command],
             env=None if env is None else dict(env),
             cwd=cwd,
@@ -66,8 +64,10 @@ class Child:
             stdout=output,
             stderr=subprocess.STDOUT if output is not None else None,
             start_new_session=not foreground,
-            preexec_fn=_die_with_parent(death_signal),
-            **as_user,
+            preexec_fn=_die_with_parent(death_signal),  # noqa: PLW1509 - parents are single-threaded
+            user=user,
+            group=group,
+            extra_groups=None if identity is None else [],
         )
 
     @property

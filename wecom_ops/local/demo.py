@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import csv
 import http.client
+import io
 import json
 import os
 import signal
@@ -73,18 +74,27 @@ def environment(instance: Instance, urls: dict[str, str], port: int) -> dict[str
         "ENVIRONMENT_LABEL": "演示环境",
         "DJANGO_SETTINGS_MODULE": "wecom_ops.settings",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONIOENCODING": "utf-8",
         **os.environ,
         **urls,
         "PORT": str(port),
     }
 
 
-def manage(*arguments: str, log: Path) -> str:
-    """Runs one command of ours to its end; its standard output."""
-    done = subprocess.run(
-        [*MANAGE, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+def try_manage(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MANAGE, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
-    with log.open("a") as handle:
+
+
+def manage(*arguments: str, log: Path) -> str:
+    """Runs one command of ours that has to succeed; its standard output."""
+    done = try_manage(*arguments)
+    with log.open("a", encoding="utf-8") as handle:
         handle.write(f"$ {' '.join(arguments)}\n{done.stdout}{done.stderr}")
     if done.returncode:
         raise LocalStackError(
@@ -213,6 +223,9 @@ def run(options: argparse.Namespace, instance: Instance) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = arguments(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our characters
     try:
         raise_on_signals()
         with open_instance(keep=not options.once) as instance:
@@ -224,7 +237,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except Stopped as stopped:
         print("\nStopped.", flush=True)
-        return 0 if stopped.number == signal.SIGTERM and not options.once else stopped.exit_code
+        # The only way to end the demo is no failure of it; a sample job cut short is one.
+        return stopped.exit_code if options.once else 0
 
 
 if __name__ == "__main__":

@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 import json
 import secrets
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 from django.core.management import call_command
 
 from wecom_ops.local.child import Child
-from wecom_ops.local.demo import MANAGE
+from wecom_ops.local.demo import try_manage
 from wecom_ops.local.files import LocalStackError, tail
 
 MESSAGE = "{name}，您好！门店周年庆本周六开始，凭此消息可领取礼品一份。"
@@ -34,9 +33,7 @@ def run(csv_file: Path, workers: Child, logs: Path) -> int:
     print(describe(final))
     print(json.dumps(final, ensure_ascii=False, indent=2))
     faults = unaccounted(final, count_rows(csv_file))
-    verified = subprocess.run(
-        [*MANAGE, "verify"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    verified = try_manage("verify")
     print(f"{verified.stdout}{verified.stderr}".strip())
     if verified.returncode:
         faults.append("manage.py verify found a fault (above)")
@@ -49,14 +46,11 @@ def run(csv_file: Path, workers: Child, logs: Path) -> int:
 
 def create(csv_file: Path) -> Report | None:
     """The started job's report, or None when the file was refused (the reasons are printed)."""
-    command = [
-        *(*MANAGE, "create_job", "--action", "send_text", "--csv", str(csv_file)),
+    done = try_manage(
+        *("create_job", "--action", "send_text", "--csv", str(csv_file)),
         *("--param", f"content={MESSAGE}", "--name", f"demo: {csv_file.name}"),
         # A run of its own each time, also on a database that is kept.
         *("--idempotency-key", f"demo-{secrets.token_hex(8)}", "--start", "--json"),
-    ]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode:
         print(f"{done.stdout}{done.stderr}".strip(), file=sys.stderr)
@@ -115,7 +109,7 @@ def _line(report: Report) -> str:
     )
 
 
-def _bar() -> Iterator[None]:  # a generator that is sent reports
+def _bar() -> Generator[None, Report, None]:
     try:
         while True:
             report = yield
@@ -129,7 +123,7 @@ def _bar() -> Iterator[None]:  # a generator that is sent reports
         sys.stdout.flush()
 
 
-def _lines() -> Iterator[None]:
+def _lines() -> Generator[None, Report, None]:
     """For a log: a line when something changed, at most one in two seconds and one at the end."""
     shown, shown_at = "", 0.0
     while True:
@@ -193,9 +187,8 @@ def count_rows(path: Path) -> int:
 def _csv_rows(data: bytes) -> list[list[Any]]:
     import csv
 
-    for encoding in ("utf-8-sig", "gb18030"):
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            encoding = "utf-16"
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    for encoding in ("utf-16",) if wide else ("utf-8-sig", "gb18030"):
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError:
@@ -203,4 +196,4 @@ def _csv_rows(data: bytes) -> list[list[Any]]:
         head = text.splitlines()[0]
         delimiter = max(",;\t", key=head.count)
         return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
-    raise LocalStackError("The file is neither UTF-8 nor GB18030.")
+    raise LocalStackError("The file is none of UTF-8, UTF-16 and GB18030.")

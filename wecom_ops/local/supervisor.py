@@ -167,7 +167,7 @@ class Supervisor:
             self._out.write(name.ljust(self._width).encode() + b" | " + line + b"\n")
             self._out.flush()
         except OSError:  # whoever read us has gone; the children's work does not end for it
-            self._out = open(os.devnull, "wb")  # noqa: SIM115 - for the rest of this run
+            self._out = Path(os.devnull).open("wb")  # noqa: SIM115 - kept for this run
 
     def _say(self, text: str) -> None:
         self._write("stack", text.encode())

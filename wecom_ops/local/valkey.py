@@ -70,7 +70,7 @@ class EmbeddedValkey:
         config.write_text(
             f"bind 127.0.0.1\nport {self._port}\nrequirepass {self._password}\n"
             "maxmemory-policy noeviction\ndaemonize no\n"
-            f"appendonly {'yes' if self.durable else 'no'}\nsave \"\"\n"
+            f'appendonly {"yes" if self.durable else "no"}\nsave ""\n'
         )
         with self.log.open("wb") as log:
             # Its working folder is where it writes, so no path needs quoting in the file above.

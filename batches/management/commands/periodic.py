@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 class Command(BaseCommand):
     help = "Wakes lanes, watches, reconciles, alerts and prunes, every few seconds."
     # A database that is away now is tried again, so nothing is checked up front.
-    requires_system_checks: list[str] = []  # noqa: RUF012 - Django's own shape
+    requires_system_checks: list[str] = []
     requires_migrations_checks = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         close_old_connections()
         try:
             run_periodic()
-        except Exception as error:  # noqa: BLE001 - whatever one round meets, the next one is due
+        except Exception as error:  # whatever one round meets, the next one is due
             connections.close_all()
             kind = type(error).__name__
             if kind != self._failing:

@@ -62,7 +62,7 @@ class Command(BaseCommand):
     help = "Runs the whole stack with the servers that DATABASE_URL and REDIS_URL name."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--lanes", type=int, default=1, help="lane worker processes (default 1)")
+        parser.add_argument("--lanes", type=int, default=1, help="lane processes (default 1)")
         parser.add_argument("--no-web", action="store_true", help="workers only")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -76,6 +76,4 @@ class Command(BaseCommand):
                 collect_static_if_stale()
         env = {**os.environ, "PYTHONUNBUFFERED": "1"}
         env.setdefault("DJANGO_SETTINGS_MODULE", "wecom_ops.settings")
-        Supervisor(
-            services(lanes=options["lanes"], web=web), env=env, cwd=settings.BASE_DIR
-        ).run()
+        Supervisor(services(lanes=options["lanes"], web=web), env=env, cwd=settings.BASE_DIR).run()
