@@ -76,6 +76,19 @@ CATEGORIES: dict[Category, CategoryInfo] = {
 }
 
 
+#: nobody knows whether the target was reached: never tried again, not even on request
+IN_DOUBT: frozenset[Category] = frozenset(
+    {
+        Category.TIMEOUT,
+        Category.RESET,
+        Category.SERVER_ERROR,
+        Category.UNREADABLE,
+        Category.LOST,
+        Category.ABORTED,
+    }
+)
+
+
 def category_info(value: str) -> CategoryInfo:
     """Look up a stored category; an unknown one is shown as a plain refusal."""
     try:

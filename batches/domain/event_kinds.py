@@ -1,0 +1,41 @@
+"""Kinds of events and their words in the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .text import N_
+
+#: acts of a person (or of the command line) on a job
+VERB_EVENTS: Mapping[str, str] = {
+    "job.confirmed": N_("确认启动"),
+    "job.pausing": N_("暂停（等待在途结果）"),
+    "job.paused": N_("已暂停"),
+    "job.resumed": N_("继续"),
+    "job.stage_confirmed": N_("确认放量"),
+    "job.cancelling": N_("取消"),
+    "job.cancelled": N_("已取消"),
+    "job.terminating": N_("强制终止"),
+    "job.retried": N_("重试失败条目"),
+    "job.budget_raised": N_("提高预算"),
+    "job.rate_set": N_("调整速率"),
+    "shard.paused": N_("暂停分片"),
+    "shard.resumed": N_("继续分片"),
+    "item.delivered": N_("核实为已送达"),
+    "item.not_delivered": N_("核实为未送达"),
+    "item.retried": N_("核实为未送达后重发"),
+}
+#: what happens by itself
+ENGINE_EVENTS: Mapping[str, str] = {
+    "job.running": N_("继续发送"),
+    "job.verifying": N_("全部发出，等待核实"),
+    "job.completed": N_("已完成"),
+    "job.terminated": N_("已终止"),
+    "job.calls_lost": N_("执行进程中断，在途条目转为存疑"),
+}
+EVENT_LABELS: Mapping[str, str] = {**ENGINE_EVENTS, **VERB_EVENTS}
+
+
+def event_label(kind: str) -> str:
+    """The word for a stored kind; an unknown kind is shown as it is."""
+    return EVENT_LABELS.get(kind, kind)

@@ -1,0 +1,1 @@
+"""What people and commands may ask for: verbs with permission and audit."""

@@ -1,0 +1,139 @@
+"""Budget, rate and checkpoints of a job, changed while it runs."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from django.utils.translation import gettext as _
+
+from batches.domain.errors import InvalidInputError, WrongStateError
+from batches.domain.problems import Problem
+from batches.domain.states import JobStatus, PauseReason
+from batches.domain.text import N_
+from batches.domain.verbs import VERBS, Verb
+from batches.models import Job
+from batches.store import jobs as store
+
+from .acting import acting, fresh
+from .lifecycle import next_stages_passed
+from .permissions import require
+
+#: what the columns hold
+MOST = 2_147_483_647
+
+
+def raise_budget(
+    *,
+    job_id: int,
+    actor: User | None,
+    to: int,
+    reason: str,
+    resume: bool = False,
+    expected_version: int | None = None,
+) -> Job:
+    """Allow `to` sends in all. With `resume`, a job that this budget had stopped goes on."""
+    with acting(
+        Verb.RAISE_BUDGET,
+        job_id=job_id,
+        actor=actor,
+        reason=reason,
+        expected_version=expected_version,
+    ) as act:
+        job = act.job
+        _check_budget(job, to)
+        act.done(
+            store.change_job(
+                job_id=job_id, sources=VERBS[Verb.RAISE_BUDGET].sources, budget_limit=to
+            )
+        )
+        act.log(
+            "job.budget_raised",
+            before={"budget_limit": job.budget_limit},
+            after={"budget_limit": to},
+            used=job.budget_used,
+        )
+        if resume and job.pause_reason == PauseReason.BUDGET:
+            require(actor=actor, permission=VERBS[Verb.RESUME].permission)
+            act.done(store.resume_job(job_id=job_id))
+            act.log_move("job.resumed", JobStatus.RUNNING)
+    return fresh(job_id)
+
+
+def _check_budget(job: Job, to: int) -> None:
+    """Raises `InvalidInputError`: no limit to raise, not above it, too large."""
+    if job.budget_limit is None:
+        raise InvalidInputError(
+            Problem("budget_unlimited", N_("这个作业没有预算上限，不需要提高。"))
+        )
+    if to < job.budget_used:
+        raise InvalidInputError(
+            Problem(
+                "budget_below_used",
+                N_("预算 %(to)s 低于已经用掉的 %(used)s 条。"),
+                {"to": to, "used": job.budget_used},
+            )
+        )
+    if to <= job.budget_limit:
+        raise InvalidInputError(
+            Problem(
+                "budget_not_raised",
+                N_("新预算 %(to)s 必须高于现在的 %(limit)s。要停下来请用「暂停」。"),
+                {"to": to, "limit": job.budget_limit},
+            )
+        )
+    if to > MOST:
+        raise InvalidInputError(
+            Problem("number_too_large", N_("数字太大，最多 %(most)s。"), {"most": MOST})
+        )
+
+
+def set_rate(
+    *,
+    job_id: int,
+    actor: User | None,
+    per_min: int | None,
+    reason: str = "",
+    expected_version: int | None = None,
+) -> Job:
+    """A new ceiling for the whole job, in force within two seconds; None lifts it."""
+    with acting(
+        Verb.SET_RATE, job_id=job_id, actor=actor, reason=reason, expected_version=expected_version
+    ) as act:
+        if per_min is not None and per_min < 1:
+            raise InvalidInputError(
+                Problem("rate_too_low", N_("速率至少为每分钟 1 条；要停下来请用「暂停」。"))
+            )
+        if per_min is not None and per_min > MOST:
+            raise InvalidInputError(
+                Problem("number_too_large", N_("数字太大，最多 %(most)s。"), {"most": MOST})
+            )
+        act.done(
+            store.set_rate(job_id=job_id, sources=VERBS[Verb.SET_RATE].sources, per_min=per_min)
+        )
+        act.log(
+            "job.rate_set",
+            before={"rate_limit_per_min": act.job.rate_limit_per_min},
+            after={"rate_limit_per_min": per_min},
+        )
+    return fresh(job_id)
+
+
+def confirm_stage(
+    *, job_id: int, actor: User | None, reason: str = "", expected_version: int | None = None
+) -> Job:
+    """A person has looked at the result so far: on to the next checkpoint."""
+    with acting(
+        Verb.CONFIRM_STAGE,
+        job_id=job_id,
+        actor=actor,
+        reason=reason,
+        expected_version=expected_version,
+    ) as act:
+        job = act.job
+        if job.pause_reason != PauseReason.STAGE:
+            raise WrongStateError(_("作业没有停在放量检查点，没有要确认的。"))
+        passed = next_stages_passed(job)
+        act.done(store.resume_job(job_id=job_id, stages_passed=passed))
+        act.log_move(
+            "job.stage_confirmed", JobStatus.RUNNING, stage=job.stages[passed - 1], passed=passed
+        )
+    return fresh(job_id)

@@ -1,0 +1,61 @@
+"""What a person found out about items that nobody confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.utils.translation import gettext as _
+
+from batches.domain.errors import InvalidInputError, WrongStateError
+from batches.domain.problems import Problem
+from batches.domain.text import N_
+from batches.domain.verbs import Verb
+from batches.models import Job
+from batches.store import items as item_store
+
+from .acting import acting, fresh
+
+#: most items of one request
+MOST_IDS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """`skipped` items were confirmed, failed or in flight by then, or are not of this job."""
+
+    job: Job
+    marked: int
+    skipped: int
+
+
+def mark_items(
+    *,
+    job_id: int,
+    item_ids: Collection[int],
+    delivered: bool,
+    actor: User | None,
+    reason: str,
+) -> Marked:
+    """Settle unconfirmed items by an operator's finding; one audit line for each.
+
+    Delivered → confirmed; not delivered → failed(not_delivered), which may be retried. The
+    send stays spent. Raises `WrongStateError` if none of the items waits for a finding.
+    """
+    wanted = set(item_ids)
+    if not wanted:
+        raise InvalidInputError(Problem("no_items", N_("没有选择条目。")))
+    if len(wanted) > MOST_IDS:
+        raise InvalidInputError(
+            Problem("too_many_items", N_("一次最多选 %(most)s 条。"), {"most": MOST_IDS})
+        )
+    with acting(Verb.RECONCILE, job_id=job_id, actor=actor, reason=reason) as act:
+        marked = item_store.reconcile_items(
+            job_id=job_id, item_ids=wanted, delivered=delivered, actor=actor, reason=act.reason
+        )
+        if not marked:
+            raise WrongStateError(
+                _("所选条目都不在等待核实：可能已被确认、已被他人核实，或还在等网关应答。")
+            )
+    return Marked(job=fresh(job_id), marked=marked, skipped=len(wanted) - marked)
