@@ -45,9 +45,11 @@ RQ_SHOW_ADMIN_LINK = False
 
 # --- Limits of this installation ----------------------------------------------------------------
 UPLOAD_MAX_BYTES = env.number("UPLOAD_MAX_BYTES", 200 * 1024 * 1024)
+# A text longer than this, in UTF-8, is refused before it is sent; the official API takes 4000.
+MESSAGE_MAX_BYTES = env.number("MESSAGE_MAX_BYTES", 4000)
 SHARD_SLICE_SIZE = env.number("SHARD_SLICE_SIZE", 5000)
-LANE_TURN_SECONDS = env.number("LANE_TURN_SECONDS", 120)
-LANE_LEASE_SECONDS = env.number("LANE_LEASE_SECONDS", 10)
+LANE_TURN_SECONDS = env.number("LANE_TURN_SECONDS", 120, most=300)
+LANE_LEASE_SECONDS = env.number("LANE_LEASE_SECONDS", 8)
 ALERT_WEBHOOK_URL = env.text("ALERT_WEBHOOK_URL")
 ENVIRONMENT_LABEL = env.text("ENVIRONMENT_LABEL")
 

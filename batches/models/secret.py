@@ -20,6 +20,16 @@ def _box() -> MultiFernet:
     )
 
 
+def open_secret(stored: str | None) -> str:
+    """The text behind a stored token; '' where there is none or no current key opens it."""
+    if not stored:
+        return ""
+    try:
+        return _box().decrypt(stored.encode()).decode()
+    except InvalidToken:
+        return ""
+
+
 if TYPE_CHECKING:
     _TextField = models.TextField[str, str]
 else:
@@ -37,9 +47,4 @@ class EncryptedTextField(_TextField):
         return _box().encrypt(str(value).encode()).decode() if value else ""
 
     def from_db_value(self, value: str | None, expression: object, connection: object) -> str:
-        if not value:
-            return ""
-        try:
-            return _box().decrypt(value.encode()).decode()
-        except InvalidToken:
-            return ""
+        return open_secret(value)

@@ -26,7 +26,7 @@ def services(*, lanes: int, web: bool) -> list[Service]:
     found = [
         Service(
             name=f"lane-{number}",
-            command=(*manage, "rqworker", "lanes", "--worker-class", "batches.queue.LaneWorker"),
+            command=(*manage, "rqworker", "lanes", "--worker-class", "batches.worker.LaneWorker"),
             # One signal only: RQ takes a second one for a cold stop, in the middle of a turn.
             ladder=((signal.SIGTERM, 8.0),),
         )

@@ -1,0 +1,1 @@
+"""What runs by itself: lanes, rescue, and the moves of jobs."""

@@ -1,0 +1,149 @@
+"""What a lane has in mind: its accounts, their shards, and who is due when. No IO."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from batches.actions.base import Compiled
+from batches.gateways.base import Gateway, GatewayConfig
+
+#: items looked ahead per shard: enough that a shard at full speed never waits for a fetch
+LOOK_AHEAD = 64
+REFILL_BELOW = 24
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedItem:
+    """An item that was pending when it was read."""
+
+    item_id: int
+    seq: int
+    target: str
+    fields: list[str]
+
+
+@dataclass(slots=True)
+class ShardPlan:
+    """Look-ahead of one shard."""
+
+    shard_id: int
+    job_id: int
+    account_id: int
+    buffer: deque[PlannedItem] = field(default_factory=deque)
+    #: the look-ahead has read up to this seq
+    read_to: int = 0
+    #: monotonic time before which reading again finds nothing new
+    read_after: float = 0.0
+    fetching: bool = False
+
+
+@dataclass(slots=True)
+class GatewayPlan:
+    """A gateway, ready to build and parse."""
+
+    adapter: Gateway
+    config: GatewayConfig
+    timeout: float
+
+
+@dataclass(slots=True)
+class AccountPlan:
+    """One account the lane owns."""
+
+    account_id: int
+    guid: str
+    gateway_id: int
+    max_inflight: int
+    throttled: bool = False
+    #: monotonic time of its next send
+    due: float = 0.0
+    inflight: int = 0
+    unsent_streak: int = 0
+    #: its last flight took long
+    slow: bool = False
+    #: in the ready heap
+    queued: bool = False
+    #: shards by job, each job's in turn
+    jobs: dict[int, deque[ShardPlan]] = field(default_factory=dict)
+    turn: int = 0
+    served: dict[int, int] = field(default_factory=dict)
+
+    def take(
+        self, jobs: Mapping[int, JobPlan], blocked: Mapping[int, float], now: float
+    ) -> tuple[ShardPlan, PlannedItem] | None:
+        """The next item: highest priority first, jobs of one priority in turn, then shards.
+
+        `blocked` holds jobs that may not send before a monotonic time.
+        """
+        ready = [
+            job
+            for job, ring in self.jobs.items()
+            if job in jobs and blocked.get(job, 0.0) <= now and any(s.buffer for s in ring)
+        ]
+        if not ready:
+            return None
+        top = max(jobs[job].priority for job in ready)
+        # the one served longest ago comes first
+        job = min((j for j in ready if jobs[j].priority == top), key=lambda j: self.served.get(j, 0))
+        self.turn += 1
+        self.served[job] = self.turn
+        ring = self.jobs[job]
+        while not ring[0].buffer:
+            ring.rotate(-1)
+        shard = ring[0]
+        ring.rotate(-1)
+        return shard, shard.buffer.popleft()
+
+    def has_item(self) -> bool:
+        """Whether any shard has something in its look-ahead."""
+        return any(shard.buffer for ring in self.jobs.values() for shard in ring)
+
+
+@dataclass(slots=True)
+class JobPlan:
+    """What sending needs to know of a job."""
+
+    job_id: int
+    priority: int
+    max_attempts: int
+    waits_for_confirmation: bool
+    compiled: Compiled
+
+
+class ReadyHeap:
+    """Accounts by due time."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, AccountPlan]] = []
+        self._tick = itertools.count()
+
+    def push(self, account: AccountPlan, due: float) -> None:
+        """Queue an account once; a second push while queued changes nothing."""
+        if account.queued:
+            return
+        account.queued = True
+        account.due = max(account.due, due)
+        heapq.heappush(self._heap, (account.due, next(self._tick), account))
+
+    def pop_due(self, now: float) -> AccountPlan | None:
+        """The account that has been due longest, or None."""
+        while self._heap and self._heap[0][0] <= now:
+            _, _, account = heapq.heappop(self._heap)
+            account.queued = False
+            if account.due > now:  # its due time was moved while it was queued
+                self.push(account, account.due)
+                continue
+            return account
+        return None
+
+    def next_due(self) -> float | None:
+        """When the next account is due (monotonic), or None."""
+        return self._heap[0][0] if self._heap else None
+
+    def __len__(self) -> int:
+        return len(self._heap)
+

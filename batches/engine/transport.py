@@ -1,0 +1,104 @@
+"""Carries gateway requests over aiohttp, once each, and says what is known afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from batches.domain.categories import Category
+from batches.domain.outcomes import NotSent, Unknown
+from batches.gateways.base import HttpRequest
+
+#: seconds a connection is kept idle: shorter than any gateway keeps it, so that it is we who
+#: close it and no request meets a connection that is just being closed
+KEEPALIVE = 3.0
+CONNECT_TIMEOUT = 5.0
+#: bytes of an answer that are read; a larger one proves nothing
+MAX_BODY = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer read to its end."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Transport:
+    """One client session of a lane's turn.
+
+    A request is written at most once: aiohttp repeats idempotent methods on a stale connection,
+    never a POST (tests/integration/engine/test_transport.py proves it); redirects are not
+    followed.
+    """
+
+    def __init__(self) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEPALIVE, ttl_dns_cache=60, use_dns_cache=True
+            ),
+            auto_decompress=True,
+            raise_for_status=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._session.close()
+
+    async def post(self, request: HttpRequest, *, timeout: float) -> Answer | NotSent | Unknown:
+        """Send one request and wait up to `timeout` seconds for the whole answer.
+
+        Raises only `asyncio.CancelledError`; then nothing is known of the request.
+        """
+        try:
+            async with self._session.request(
+                request.method,
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(
+                    total=timeout, sock_connect=min(CONNECT_TIMEOUT, timeout)
+                ),
+            ) as response:
+                body = await response.content.read(MAX_BODY + 1)
+                while len(body) <= MAX_BODY and not response.content.at_eof():
+                    body += await response.content.read(MAX_BODY + 1 - len(body))
+                if len(body) > MAX_BODY:
+                    response.close()
+                    return Unknown(Category.UNREADABLE, f"answer larger than {MAX_BODY} bytes")
+                return Answer(response.status, dict(response.headers), body)
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.InvalidURL,
+        ) as error:
+            return NotSent(Category.UNREACHABLE, _words(error))
+        except TimeoutError:
+            return Unknown(Category.TIMEOUT, f"no answer within {timeout:g} s")
+        except aiohttp.ClientPayloadError as error:
+            return Unknown(Category.UNREADABLE, _words(error))
+        except (aiohttp.ClientError, OSError) as error:
+            return Unknown(Category.RESET, _words(error))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request may have left
+            return Unknown(Category.UNREADABLE, _words(error))
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

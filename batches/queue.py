@@ -1,0 +1,63 @@
+"""Enqueueing: tasks are hints, PostgreSQL is the truth. A lost hint costs only time."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import django_rq
+from redis.exceptions import RedisError
+from rq import Worker
+
+if TYPE_CHECKING:
+    from rq import Queue
+
+log = logging.getLogger(__name__)
+
+LANES = "lanes"
+CONTROL = "control"
+
+
+def _queue(name: str) -> Queue:
+    return django_rq.get_queue(name)
+
+
+def enqueue_lane_turn() -> None:
+    """One more turn for a lane worker; always a new task, never one that re-enters itself."""
+    _queue(LANES).enqueue(
+        "batches.tasks.lane_turn", job_timeout=-1, result_ttl=60, failure_ttl=24 * 3600
+    )
+
+
+def waiting_turns() -> int:
+    """Turns enqueued and not yet taken."""
+    return int(_queue(LANES).count)
+
+
+def lane_workers() -> int:
+    """Lane workers registered; one that was killed counts until its entry expires."""
+    queue = _queue(LANES)
+    return int(Worker.count(queue=queue))
+
+
+def wake_lanes() -> bool:
+    """Hint that there is work. False if Redis did not take it: the periodic work finds it."""
+    try:
+        if waiting_turns() == 0:
+            enqueue_lane_turn()
+    except RedisError as error:
+        log.warning("no hint to the lanes, the periodic work will find the job: %s", error)
+        return False
+    return True
+
+
+def enqueue_intake(job_id: int) -> bool:
+    """Read the file of a job. False if Redis did not take it; the periodic work asks again."""
+    try:
+        _queue(CONTROL).enqueue(
+            "batches.tasks.intake", job_id, job_timeout=3600, result_ttl=60, failure_ttl=24 * 3600
+        )
+    except RedisError as error:
+        log.warning("intake of job %s not enqueued, will be asked for again: %s", job_id, error)
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""Moves that happen by themselves: lost calls, finished, paused and cancelled jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.utils import OperationalError
+
+from batches.domain.lifecycle import Tally, next_move
+from batches.domain.states import JOB_AT_REST, JobStatus
+
+from .events import add_event
+from .queries import sql
+
+log = logging.getLogger(__name__)
+
+ABANDON_CHUNK = 5_000
+
+
+def _run(name: str, **params: object) -> list[dict[str, Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql(name), params)
+        if cursor.description is None:
+            return []
+        names = [column.name for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def rescue_lost_calls() -> int:
+    """Items in flight under a lane that is gone become in doubt. Returns the number of calls."""
+    total = 0
+    while True:
+        with transaction.atomic():
+            lost = _run("lost_calls")
+            if lost:
+                _run("mark_lost", calls=[row["id"] for row in lost])
+                for job_id in sorted({row["job_id"] for row in lost}):
+                    count = sum(row["job_id"] == job_id for row in lost)
+                    add_event(kind="job.calls_lost", job_id=job_id, data={"calls": count})
+        total += len(lost)
+        if len(lost) < 2000:
+            return total
+
+
+def _abandon(job_id: int) -> None:
+    """Abandon what is left of a cancelling job, one bounded step per transaction."""
+    for shard in _run("shards_to_abandon", job=job_id):
+        while True:
+            with transaction.atomic():
+                locked = _run("lock_jobs", jobs=[job_id])
+                if not locked or locked[0]["status"] != JobStatus.CANCELLING:
+                    return
+                done = _run("abandon_chunk", shard=shard["id"], most=ABANDON_CHUNK)
+            if not done or done[0]["n"] < ABANDON_CHUNK:
+                break
+
+
+def _tally(row: dict[str, Any]) -> Tally:
+    return Tally(
+        status=JobStatus(row["status"]),
+        pending=row["pending"],
+        submitted=row["submitted"],
+        inflight=row["inflight"],
+        budget_limit=row["budget_limit"],
+        budget_used=row["budget_used"],
+        stage_limit=row["stage_limit"],
+        pause_reason=row["pause_reason"],
+    )
+
+
+def _advance(job_id: int) -> bool:
+    """Move one job if it is due. Returns whether it moved."""
+    if next_move(_tally(_run("job_tally", job=job_id)[0])) is None:
+        return False
+    with transaction.atomic():
+        # 1. lock, 2. count again under the lock, 3. move with a guard
+        _run("lock_jobs", jobs=[job_id])
+        row = _run("job_tally", job=job_id)[0]
+        tally = _tally(row)
+        move = next_move(tally)
+        if move is None:
+            return False
+        target, reason = move
+        moved = _run(
+            "move_job",
+            job=job_id,
+            target=target.value,
+            reason=str(reason),
+            finished=target in JOB_AT_REST and target is not JobStatus.PAUSED,
+            sources=[tally.status.value],
+        )
+        if not moved:
+            return False
+        if target is JobStatus.CANCELLED:
+            _run("cancel_shards", job=job_id)
+        add_event(
+            kind=f"job.{target.value}",
+            job_id=job_id,
+            data={"from": tally.status.value, "reason": str(reason)},
+        )
+    return True
+
+
+def advance_jobs(job_ids: Sequence[int] | None = None) -> int:
+    """Advance these jobs, or all that may move. Returns how many moved.
+
+    A deadlock or lost lock costs only this pass: the next one finds the same work.
+    """
+    ids = None if job_ids is None else list(job_ids)
+    moved = 0
+    for row in _run("movable_jobs", jobs=ids):
+        try:
+            status = _run("job_tally", job=row["id"])[0]["status"]
+            if status == JobStatus.CANCELLING:
+                _abandon(row["id"])
+            while _advance(row["id"]):
+                moved += 1
+        except OperationalError as error:
+            if connection.connection is None or connection.connection.closed:
+                raise
+            log.warning("job %s not advanced this time: %s", row["id"], error)
+    return moved
+
+

@@ -1,0 +1,94 @@
+"""The claim: the one place where an item becomes `submitted`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from .connections import Connection, rows
+from .queries import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """One item that is ours to send, once."""
+
+    item_id: int
+    call_id: int
+    account_id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """An account after the claim: seconds until its next send may leave, and the jitter room."""
+
+    due_in: float
+    slack: float
+
+
+@dataclass(slots=True)
+class ClaimResult:
+    """What was claimed; the gates of the accounts still ours; jobs that no longer run."""
+
+    claimed: list[Claimed] = field(default_factory=list)
+    gates: dict[int, Gate] = field(default_factory=dict)
+    stopped_jobs: set[int] = field(default_factory=set)
+
+
+async def claim(
+    conn: Connection,
+    *,
+    lane: int,
+    jobs: Sequence[int],
+    accounts: Sequence[int],
+    items: Sequence[int],
+) -> ClaimResult:
+    """Claim what may be claimed of `items` (in that order of preference), in one transaction.
+
+    An account that is missing from `gates` is not ours any more, or holds.
+    After an exception nothing is known: see `unsent_calls`.
+    """
+    async with conn.pipeline(), conn.transaction():
+        locked = await conn.execute(cast(Any, sql("lock_jobs")), {"jobs": list(jobs)})
+        made = await conn.execute(
+            cast(Any, sql("claim")),
+            {
+                "lane": lane,
+                "jobs": list(jobs),
+                "accounts": list(accounts),
+                "items": list(items),
+            },
+        )
+    result = ClaimResult()
+    running = {row.id for row in await locked.fetchall() if row.status == "running"}
+    result.stopped_jobs = set(jobs) - running
+    for row in await made.fetchall():
+        result.gates[row.account_id] = Gate(row.gate_in, row.slack)
+        if row.call_id is not None:
+            result.claimed.append(
+                Claimed(row.item_id, row.call_id, row.account_id, row.attempt)
+            )
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is left of a job's limits, and seconds until its rate ceiling lets the next go."""
+
+    status: str
+    budget: int
+    stage: int
+    rate_in: float
+
+
+async def job_room(conn: Connection, jobs: Sequence[int]) -> dict[int, Room]:
+    """Room of each job by id."""
+    found = await rows(conn, "job_room", jobs=list(jobs))
+    return {r.id: Room(r.status, r.budget_room, r.stage_room, r.rate_in) for r in found}
+
+
+async def unsent_calls(conn: Connection, *, lane: int, known: Sequence[int]) -> Sequence[Any]:
+    """Calls claimed under this lane that are not among `known`: their claim's answer was lost."""
+    return await rows(conn, "unsent_calls", lane=lane, known=list(known))

@@ -1,0 +1,54 @@
+"""The lane's own asynchronous connections, outside Django's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, cast
+
+import psycopg
+from django.db import connection as django_connection
+from psycopg.rows import namedtuple_row
+
+from .queries import sql
+
+Connection = psycopg.AsyncConnection[Any]
+
+# Hot statements look rows up by arrays of keys. A generic plan for `unnest($1)` is right only
+# with index lookups; these settings make it so whatever the statistics say (a freshly loaded
+# table has none), see docs/performance.md and tests/integration/store/test_plans.py.
+LOOKUP_PLANS = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+
+
+async def connect(role: str, *, lookup_plans: bool = False) -> Connection:
+    """A new autocommit connection to the default database.
+
+    `role` shows as its application name. Raises `psycopg.OperationalError`.
+    """
+    params = dict(django_connection.get_connection_params())
+    for key in ("context", "cursor_factory", "prepare_threshold", "server_side_binding"):
+        params.pop(key, None)
+    options = str(params.pop("options", "") or "")
+    if lookup_plans:
+        options += "".join(f" -c {name}={value}" for name, value in LOOKUP_PLANS.items())
+    params["application_name"] = f"lane-{role}-{uuid.uuid4().hex[:6]}"
+    params["options"] = options.strip()
+    params.setdefault("connect_timeout", 5)
+    return cast(
+        Connection,
+        await psycopg.AsyncConnection.connect(
+            autocommit=True, row_factory=namedtuple_row, prepare_threshold=0, **params
+        ),
+    )
+
+
+async def rows(conn: Connection, name: str, **params: object) -> Sequence[Any]:
+    """Run a named query; its rows as named tuples ([] for a statement without rows)."""
+    cursor = await conn.execute(cast(Any, sql(name)), params)
+    return await cursor.fetchall() if cursor.description else []

@@ -1,0 +1,112 @@
+-- What ends by itself: calls whose sender died, jobs with nothing left to do.
+
+-- name: lost_calls
+-- In flight under a lane that is gone. SKIP LOCKED: several callers share the work.
+select c.id, c.job_id
+from batches_call c
+where c.answered_at is null and c.lost_at is null
+  and not exists (
+    select from batches_lane l
+    where l.id = c.lane_id and l.ended_at is null and l.lease_expires_at > clock_timestamp())
+order by c.id
+limit 2000
+for update of c skip locked
+
+-- name: mark_lost
+-- Seen at once, never sent again: the items of lost calls become in doubt.
+with gone as materialized (
+  update batches_call set lost_at = clock_timestamp(), outcome = 'unknown', category = 'lost'
+  where id = any(%(calls)s) and answered_at is null and lost_at is null
+  returning id, job_id, shard_id, item_ids
+),
+item as (
+  update batches_item i
+  set in_doubt_at = clock_timestamp(), category = 'lost', code = null, message = null
+  from (select g.id as call_id, unnest(g.item_ids) as item_id from gone g) g
+  where i.id = g.item_id and i.call_id = g.call_id and i.state = 'submitted'
+    and i.accepted_at is null and i.in_doubt_at is null
+  returning i.id, i.job_id, i.shard_id
+),
+delta as materialized (select shard_id, count(*) as n from item group by shard_id),
+ordered as materialized (
+  select id from batches_shard where id in (select shard_id from delta)
+  order by id for no key update
+),
+shard as (
+  update batches_shard s
+  set pending = s.pending - d.n, submitted = s.submitted + d.n, in_doubt = s.in_doubt + d.n
+  from delta d join ordered o on o.id = d.shard_id
+  where s.id = d.shard_id
+)
+insert into batches_jobminute (job_id, minute, sent, confirmed, failed, in_doubt, returned)
+select job_id, date_trunc('minute', clock_timestamp()), count(*), 0, 0, count(*), 0
+from item group by job_id order by job_id
+on conflict (job_id, minute) do update
+set sent = batches_jobminute.sent + excluded.sent,
+  in_doubt = batches_jobminute.in_doubt + excluded.in_doubt
+
+-- name: movable_jobs
+-- Jobs whose status may have to move by itself; few rows, by the status index.
+select id from batches_job
+where status in ('running', 'pausing', 'verifying', 'cancelling', 'terminating')
+  and (%(jobs)s::bigint[] is null or id = any(%(jobs)s))
+order by id
+
+-- name: job_tally
+-- Sums over the shards, and what is in flight (counted in `pending`).
+select j.id, j.status, j.pause_reason, j.budget_limit, j.budget_used,
+  j.stages[j.stages_passed + 1] as stage_limit,
+  coalesce(s.pending, 0)::bigint as pending, coalesce(s.submitted, 0)::bigint as submitted,
+  coalesce(s.runnable, 0)::bigint as runnable, coalesce(f.n, 0)::bigint as inflight
+from batches_job j
+left join lateral (
+  select sum(pending) as pending, sum(submitted) as submitted,
+    sum(pending) filter (where status in ('pending', 'running')) as runnable
+  from batches_shard where job_id = j.id
+) s on true
+left join lateral (
+  select sum(cardinality(c.item_ids)) as n
+  from batches_shard h join batches_call c on c.shard_id = h.id
+  where h.job_id = j.id and c.answered_at is null and c.lost_at is null
+) f on true
+where j.id = %(job)s
+
+-- name: move_job
+update batches_job
+set status = %(target)s, pause_reason = %(reason)s, version = version + 1,
+  finished_at = case when %(finished)s then clock_timestamp() else null end
+where id = %(job)s and status = any(%(sources)s)
+returning id
+
+-- name: shards_to_abandon
+select id from batches_shard where job_id = %(job)s and pending > 0 order by id
+
+-- name: abandon_chunk
+-- One shard, one bounded step; items in flight are `submitted` and stay for their answer.
+with picked as materialized (
+  select id from batches_item
+  where shard_id = %(shard)s and state = 'pending'
+  order by seq limit %(most)s
+  for no key update
+),
+item as (
+  update batches_item i
+  set state = 'abandoned', settled_at = clock_timestamp(), due_at = null
+  from picked where i.id = picked.id and i.state = 'pending'
+  returning i.id
+)
+update batches_shard s
+set pending = s.pending - n.n, abandoned = s.abandoned + n.n
+from (select count(*) as n from item) n
+where s.id = %(shard)s
+returning n.n
+
+-- name: cancel_shards
+-- Ends the shards of a cancelled job that have nothing left to send.
+update batches_shard s set status = 'cancelled', reason = ''
+from (
+  select id from batches_shard
+  where job_id = %(job)s and pending = 0 and status in ('pending', 'running', 'paused')
+  order by id for no key update
+) o
+where s.id = o.id

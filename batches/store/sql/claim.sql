@@ -1,0 +1,133 @@
+-- The item boundary. `lock_jobs` and `claim` are two statements of one transaction: the second
+-- one's snapshot is taken after the locks are held, so it sees every pause, cancel and budget
+-- change that was committed before, and nobody can commit one until it is done.
+
+-- name: lock_jobs
+-- Always in id order, always before any other row: the one lock order of the application.
+select id, status
+from batches_job
+where id = any(%(jobs)s)
+order by id
+for no key update
+
+-- name: claim
+-- Rate gates keep a virtual schedule `gate_at` with step T; a send may leave at any moment of
+-- [gate, gate + w]. Over 60 s at most r sends fit if r·T − w >= 60, hence T = 60.5 / (r − w/T);
+-- the half second covers the way from this commit to the gateway. See docs/pacing.md.
+with t as materialized (select clock_timestamp() as at),
+lane as materialized (
+  select l.id from batches_lane l, t
+  where l.id = %(lane)s and l.ended_at is null and l.lease_expires_at > t.at
+),
+-- Locking the account rows is the fence: adoption by another lane changes `lane_id`, and this
+-- condition is checked again once the lock is held.
+locked as materialized (
+  select a.id, a.gate_at, (a.total_rate_per_min - a.online_reserve_per_min) * a.throttle as r
+  from batches_account a, t
+  where a.id = any(%(accounts)s) and a.lane_id = (select id from lane) and a.is_active
+    and (a.hold_until is null or a.hold_until <= t.at)
+  order by a.id
+  for no key update of a
+),
+paced as materialized (
+  select p.id, p.step, p.slack,
+    greatest(coalesce(p.gate_at, t.at), t.at - p.slack * interval '1 second') as base
+  from (
+    select id, gate_at, 60.5 / (r - least(0.6, 0.04 * r)) as step,
+      least(0.6, 0.04 * r) * 60.5 / (r - least(0.6, 0.04 * r)) as slack
+    from locked
+  ) p, t
+),
+cand as materialized (
+  select i.id, i.seq, i.shard_id, s.job_id, a.id as account_id, w.ord,
+    row_number() over (partition by a.id order by w.ord) as k
+  from unnest(%(items)s::bigint[]) with ordinality as w(item_id, ord)
+  join batches_item i on i.id = w.item_id
+  join batches_shard s on s.id = i.shard_id
+  join paced a on a.id = s.account_id
+  cross join t
+  where i.state = 'pending' and s.status in ('pending', 'running')
+    and (i.due_at is null or i.due_at <= t.at)
+),
+timely as materialized (
+  select c.*, row_number() over (partition by c.job_id order by c.ord) as n
+  from cand c join paced a on a.id = c.account_id cross join t
+  where a.base + (c.k - 1) * a.step * interval '1 second' <= t.at
+),
+job as materialized (
+  select j.id, j.rate_step, j.rate_base,
+    least(
+      coalesce(j.budget_limit - j.budget_used, 2147483647),
+      coalesce(j.stages[j.stages_passed + 1] - j.budget_used, 2147483647),
+      case
+        when j.rate_step is null then 2147483647
+        when j.rate_base > t.at then 0
+        else floor(extract(epoch from t.at - j.rate_base) / j.rate_step) + 1
+      end
+    ) as room
+  from (
+    select b.*, 60.5 / b.rate_limit_per_min as rate_step,
+      greatest(coalesce(b.rate_at, t.at), t.at - interval '0.5 second') as rate_base
+    from batches_job b, t
+    where b.id = any(%(jobs)s) and b.status = 'running'
+  ) j, t
+),
+ok as materialized (
+  select c.*, nextval('batches_call_id_seq') as call_id
+  from timely c join job on job.id = c.job_id
+  where c.n <= job.room
+),
+spend as (
+  update batches_job j
+  set budget_used = j.budget_used + o.n,
+    rate_at = case when job.rate_step is null then null
+      else job.rate_base + o.n * job.rate_step * interval '1 second' end
+  from (select job_id, count(*) as n from ok group by job_id) o
+  join job on job.id = o.job_id
+  where j.id = o.job_id
+),
+pace as (
+  update batches_account a
+  set gate_at = p.base + o.n * p.step * interval '1 second'
+  from (select account_id, count(*) as n from ok group by account_id) o
+  join paced p on p.id = o.account_id
+  where a.id = o.account_id
+  returning a.id, a.gate_at
+),
+call as (
+  insert into batches_call (id, job_id, shard_id, account_id, lane_id, item_ids, sent_at)
+  select ok.call_id, ok.job_id, ok.shard_id, ok.account_id, %(lane)s, array[ok.id], t.at
+  from ok, t
+),
+mark as (
+  update batches_item i
+  set state = 'submitted', submitted_at = t.at, call_id = ok.call_id, attempt = i.attempt + 1,
+    due_at = null, accepted_at = null, in_doubt_at = null, settled_at = null, msg_id = null
+  from ok, t
+  where i.id = ok.id and i.state = 'pending'
+  returning i.id, i.call_id, i.attempt
+)
+select p.id as account_id, ok.id as item_id, m.call_id, m.attempt,
+  extract(epoch from coalesce(pace.gate_at, p.base) - t.at)::float8 as gate_in,
+  p.slack::float8 as slack
+from paced p
+cross join t
+left join ok on ok.account_id = p.id
+left join mark m on m.id = ok.id
+left join pace on pace.id = p.id
+
+-- name: job_room
+-- Why nothing of a job was claimed: what is left of its limits, and when its rate lets the next go.
+select j.id, j.status,
+  coalesce(j.budget_limit - j.budget_used, 2147483647) as budget_room,
+  coalesce(j.stages[j.stages_passed + 1] - j.budget_used, 2147483647) as stage_room,
+  greatest(0, extract(epoch from j.rate_at - clock_timestamp()))::float8 as rate_in
+from batches_job j
+where j.id = any(%(jobs)s)
+
+-- name: unsent_calls
+-- After a lost connection: calls this lane has claimed but does not know of were never sent.
+select c.id, c.item_ids, c.job_id, c.shard_id, c.account_id
+from batches_call c
+where c.lane_id = %(lane)s and c.answered_at is null and c.lost_at is null
+  and c.id <> all(%(known)s)
