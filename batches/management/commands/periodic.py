@@ -20,12 +20,13 @@ class Command(BaseCommand):
     # A database that is away now is tried again, so nothing is checked up front.
     requires_system_checks: list[str] = []
     requires_migrations_checks = False
+    #: name of the error that the last round met
+    _failing = ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--every", type=float, default=5.0, help="seconds between two rounds")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        self._failing = ""
         repeat_until_stopped(self.once, every=options["every"])
 
     def once(self) -> None:
