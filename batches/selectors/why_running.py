@@ -1,0 +1,177 @@
+"""Why a running job advances slowly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from batches.domain.text import N_
+from batches.models import Job, Shard
+
+from .progress import rows
+from .reasons import ACCOUNTS, GATEWAYS, Why
+
+#: between two turns of a lane there is none for a moment
+LANE_GAP = timedelta(seconds=15)
+#: nothing settled for so long, though something could be sent
+STUCK_AFTER = timedelta(minutes=5)
+#: a throttle below this share is worth a word
+SLOW_BELOW = 0.95
+
+
+def why_running(job: Job, shard: Shard | None, *, queued: bool | None) -> Why:
+    """The strongest cause that holds for everything left to send."""
+    now = timezone.now()
+    shard_id = shard.pk if shard else None
+    causes = {row["cause"]: row for row in rows("why_shards", job=job.pk, shard=shard_id)}
+    if not causes:
+        return Why("in_flight", N_("全部已发出，等在途条目出结果。"))
+    # 1. nobody executes at all
+    if no_lane := _no_lane(job, now, queued):
+        return no_lane
+    # 2. limits of the job as a whole
+    if job.budget_limit is not None and job.budget_used >= job.budget_limit:
+        return Why("budget_wait", N_("预算已用完，等在途条目出结果后自动暂停。"), level="info")
+    # 3. every shard is stopped until a person acts
+    if not set(causes) - set(_STOPPED):
+        cause, row = next(iter(causes.items()))
+        return _with(_STOPPED[cause], row)
+    moving = {cause: row for cause, row in causes.items() if cause not in _STOPPED}
+    # 4. every other shard waits for something that ends by itself
+    if "free" not in moving:
+        cause, row = next(iter(moving.items()))
+        return _with(_HELD.get(cause, _HELD["hold_rate"]), row)
+    return _free(job, shard_id, moving["free"], causes, now)
+
+
+def _free(
+    job: Job,
+    shard_id: int | None,
+    free: dict[str, Any],
+    causes: Mapping[str, dict[str, Any]],
+    now: datetime,
+) -> Why:
+    """Something could be sent now: it moves, is stuck, or waits for a second try."""
+    if job.rate_at is not None and job.rate_at > now + timedelta(seconds=5):
+        return Why(
+            "job_rate",
+            N_("等待作业速率上限（%(limit)s 条/分），下一条约在 %(until)s。"),
+            {"limit": job.rate_limit_per_min, "until": job.rate_at},
+            level="info",
+        )
+    advanced = max(filter(None, (free["last_advanced_at"], job.started_at)), default=None)
+    if advanced is not None and now - advanced > LANE_GAP:
+        due_at = rows("why_backoff", job=job.pk, shard=shard_id)[0]["due_at"]
+        if isinstance(due_at, datetime) and due_at > now:
+            return Why(
+                "backoff",
+                N_("剩余条目都在退避等待重试，下一条约在 %(until)s。"),
+                {"until": due_at},
+                level="info",
+            )
+        if now - advanced > STUCK_AFTER:
+            return Why(
+                "stuck",
+                N_("卡住：从 %(since)s 起没有推进，%(count)s 条可以发送却没有发出。"),
+                {"since": advanced, "count": free["waiting"]},
+                cure_text=N_("检查执行进程的日志；重启执行进程不会重发已提交的条目。"),
+                level="error",
+            )
+    slow = min(row["throttle"] for row in causes.values())
+    if slow < SLOW_BELOW:
+        return Why(
+            "throttled",
+            N_("正在推进；账号被限流，最慢的已自动降到 %(percent)s%%，会逐步恢复。"),
+            {"percent": round(slow * 100)},
+            level="info",
+        )
+    stopped = [row for cause, row in causes.items() if cause in _STOPPED]
+    if stopped:
+        return Why(
+            "partly_stopped",
+            N_("正在推进；另有 %(shards)s 个分片的 %(count)s 条停着。"),
+            {
+                "shards": sum(row["shards"] for row in stopped),
+                "count": sum(row["waiting"] for row in stopped),
+            },
+            cure_text=N_("在分片表里看原因。"),
+            level="warn",
+        )
+    return Why("moving", N_("正在推进。"))
+
+
+def _no_lane(job: Job, now: datetime, queued: bool | None) -> Why | None:
+    lanes = rows("why_lanes")[0]
+    if lanes["live"]:
+        return None
+    quiet_since = max(filter(None, (lanes["last_alive_at"], job.started_at)), default=None)
+    if quiet_since is not None and now - quiet_since < LANE_GAP:
+        return None
+    return Why(
+        "no_worker",
+        N_("没有执行进程在运行，已排队等待。") if queued else N_("没有执行进程在运行。"),
+        cure_text=N_("启动执行进程（lanes 队列的 worker），作业会自己继续。"),
+        level="error",
+    )
+
+
+def _with(why: Why, row: dict[str, Any]) -> Why:
+    """The cause's sentence with the numbers of this job."""
+    params = {
+        "count": row["waiting"],
+        "shards": row["shards"],
+        "accounts": "、".join(row["accounts"]),
+        "until": row["until"],
+    }
+    return replace(why, params=params)
+
+
+#: ends only when a person acts
+_STOPPED: Mapping[str, Why] = {
+    "paused": Why(
+        "shards_paused",
+        N_("剩余 %(count)s 条都在已暂停的 %(shards)s 个分片里。"),
+        cure_text=N_("在分片表里看原因，处理好后点「继续分片」。"),
+        level="warn",
+    ),
+    "gateway_off": Why(
+        "gateway_off",
+        N_("账号 %(accounts)s 的网关已停用，%(count)s 条发不出去。"),
+        cure_text=N_("启用网关。"),
+        cure_url_name=GATEWAYS,
+        level="warn",
+    ),
+    "account_off": Why(
+        "account_off",
+        N_("账号 %(accounts)s 已停用，%(count)s 条发不出去。"),
+        cure_text=N_("启用账号，或取消作业。"),
+        cure_url_name=ACCOUNTS,
+        level="warn",
+    ),
+    "credential": Why(
+        "credential",
+        N_("账号 %(accounts)s 登录失效，%(count)s 条发不出去。"),
+        cure_text=N_("重新登录账号。"),
+        cure_url_name=ACCOUNTS,
+        level="warn",
+    ),
+}
+#: ends by itself
+_HELD: Mapping[str, Why] = {
+    "hold_rate": Why(
+        "rate", N_("等待账号 %(accounts)s 的速率闸门，下一条约在 %(until)s。"), level="info"
+    ),
+    "hold_window": Why("window", N_("不在允许发送的时段，%(until)s 起继续。"), level="info"),
+    "hold_backoff": Why("backoff", N_("退避等待，%(until)s 起再试。"), level="info"),
+    "hold_gateway": Why(
+        "gateway",
+        N_("账号 %(accounts)s 的网关连不上，%(until)s 再试；没有条目因此丢失。"),
+        cure_text=N_("检查网关是否在运行、地址是否正确。"),
+        cure_url_name=GATEWAYS,
+        level="warn",
+    ),
+}

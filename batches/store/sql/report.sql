@@ -1,0 +1,108 @@
+-- What reports and the "why does it not move" sentence read: shards, accounts, lanes, minutes.
+-- Items in flight are counted in `shard.pending` and are the targets of calls without an answer;
+-- both are read in one statement, so that the sum is always the total.
+
+-- name: report_shards
+with f as materialized (
+  select c.shard_id, sum(cardinality(c.item_ids))::bigint as n
+  from batches_call c
+  where c.job_id = %(job)s and c.answered_at is null and c.lost_at is null
+  group by c.shard_id
+)
+select s.ordinal, a.guid as account, s.status, s.reason, s.cursor, s.last_advanced_at,
+  s.total, s.pending, s.submitted, s.confirmed, s.failed, s.abandoned, s.in_doubt,
+  coalesce(f.n, 0) as inflight
+from batches_shard s
+join batches_account a on a.id = s.account_id
+left join f on f.shard_id = s.id
+where s.job_id = %(job)s
+order by s.ordinal
+
+-- name: report_counts
+with f as (
+  select coalesce(sum(cardinality(c.item_ids)), 0)::bigint as n
+  from batches_call c
+  where c.job_id = %(job)s and c.answered_at is null and c.lost_at is null
+)
+select coalesce(sum(s.total), 0)::bigint as total, coalesce(sum(s.pending), 0)::bigint as pending,
+  coalesce(sum(s.submitted), 0)::bigint as submitted,
+  coalesce(sum(s.confirmed), 0)::bigint as confirmed, coalesce(sum(s.failed), 0)::bigint as failed,
+  coalesce(sum(s.abandoned), 0)::bigint as abandoned,
+  coalesce(sum(s.in_doubt), 0)::bigint as in_doubt,
+  max(s.last_advanced_at) as last_advanced_at, (select n from f) as inflight
+from batches_shard s
+where s.job_id = %(job)s
+
+-- name: report_failures
+-- By the index of failed items alone.
+select i.category, coalesce(i.code, '') as code, count(*) as count
+from batches_item i
+where i.job_id = %(job)s and i.state = 'failed'
+group by i.category, i.code
+order by count(*) desc, i.category, i.code
+
+-- name: report_minutes
+select m.minute, m.sent
+from batches_jobminute m
+where m.job_id = %(job)s and m.sent > 0 and (%(since)s::timestamptz is null or m.minute >= %(since)s)
+order by m.minute
+
+-- name: why_lanes
+-- Whether anything executes at all, and until when the last one did.
+select count(*) filter (where l.ended_at is null and l.lease_expires_at > clock_timestamp()) as live,
+  max(coalesce(l.ended_at, least(l.lease_expires_at, clock_timestamp()))) as last_alive_at
+from batches_lane l
+where l.id > (select coalesce(max(id), 0) - 200 from batches_lane)
+
+-- name: why_shards
+-- What the shards that still have something to send wait for, summed by cause.
+with f as materialized (
+  select c.shard_id, sum(cardinality(c.item_ids))::bigint as n
+  from batches_call c
+  where c.job_id = %(job)s and c.answered_at is null and c.lost_at is null
+  group by c.shard_id
+),
+s as (
+  select s.ordinal, s.reason, s.last_advanced_at, s.pending - coalesce(f.n, 0) as waiting,
+    coalesce(nullif(a.name, ''), a.guid) as account, a.throttle,
+    case
+      when s.status = 'paused' then 'paused'
+      when not g.is_active then 'gateway_off'
+      when not a.is_active then 'account_off'
+      when a.health = 'credential' then 'credential'
+      when a.hold_until > clock_timestamp() then 'hold_' || a.hold_reason
+      when a.gate_at > clock_timestamp() + interval '5 seconds' then 'hold_rate'
+      else 'free'
+    end as cause,
+    case
+      when a.hold_until > clock_timestamp() then a.hold_until else a.gate_at
+    end as until
+  from batches_shard s
+  join batches_account a on a.id = s.account_id
+  join batches_gateway g on g.id = a.gateway_id
+  left join f on f.shard_id = s.id
+  where s.job_id = %(job)s and (%(shard)s::bigint is null or s.id = %(shard)s)
+    and s.status in ('pending', 'running', 'paused')
+)
+select cause, count(*) as shards, sum(waiting)::bigint as waiting, min(until) as until,
+  min(throttle)::float8 as throttle, max(last_advanced_at) as last_advanced_at,
+  (array_agg(account order by ordinal))[1:3] as accounts,
+  (array_agg(reason order by ordinal))[1] as reason
+from s
+where waiting > 0
+group by cause
+order by sum(waiting) desc, cause
+
+-- name: why_backoff
+-- Whether all that is left waits for a second try; looks at the head of a few shards only.
+select min(coalesce(i.due_at, '-infinity')) as due_at
+from (
+  select id from batches_shard
+  where job_id = %(job)s and (%(shard)s::bigint is null or id = %(shard)s)
+    and status in ('pending', 'running') and pending > 0
+  order by ordinal limit 50
+) s
+cross join lateral (
+  select due_at from batches_item
+  where shard_id = s.id and state = 'pending' order by seq limit 100
+) i
