@@ -26,6 +26,7 @@ from wecom_ops.local.stopping import Stopped, raise_on_signals
 
 DEFAULT_PORT = 8000
 ADMIN = "admin"
+FAST_RATE = 600
 MANAGE = (sys.executable, str(ROOT / "manage.py"))
 _READY_SECONDS = 60.0
 
@@ -104,10 +105,10 @@ def manage(*arguments: str, log: Path) -> str:
     return done.stdout
 
 
-def answers(port: int, path: str) -> tuple[int, str]:
+def ask(port: int, method: str, path: str, body: object = None) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        connection.request("GET", path)
+        connection.request(method, path, None if body is None else json.dumps(body))
         response = connection.getresponse()
         return response.status, response.read(4096).decode(errors="replace")
     finally:
@@ -121,7 +122,7 @@ def await_answer(child: Child, port: int, path: str, log: Path) -> None:
         if not child.running:
             raise LocalStackError(f"The {child.name} did not start:\n{tail(log)}")
         try:
-            status, body = answers(port, path)
+            status, body = ask(port, "GET", path)
         except (OSError, http.client.HTTPException) as error:
             last = str(error)
         else:
@@ -146,8 +147,20 @@ def make_admin(instance: Instance) -> str:
     return password
 
 
-def load_sample_accounts(instance: Instance, gateway_url: str) -> list[dict[str, object]]:
-    """The sample accounts, moved to this run's simulator; what load_accounts says of each gateway.
+def sample_accounts(*, fast: bool) -> list[dict[str, str]]:
+    """The rows of examples/accounts.csv; with ``fast`` at rates that end a sample job soon."""
+    with (ROOT / "examples" / "accounts.csv").open(encoding="utf-8-sig", newline="") as source:
+        rows = list(csv.DictReader(source))
+    if fast:
+        for row in rows:
+            row["total_rate_per_min"] = str(max(FAST_RATE, int(row["total_rate_per_min"])))
+    return rows
+
+
+def load_accounts(
+    instance: Instance, rows: list[dict[str, str]], gateway_url: str
+) -> list[dict[str, str]]:
+    """Loads the accounts at this run's simulator; what load_accounts says of each gateway.
 
     A kept instance may find the simulator's old port taken: its gateway then moves along.
     """
@@ -158,16 +171,18 @@ def load_sample_accounts(instance: Instance, gateway_url: str) -> list[dict[str,
         Gateway.objects.filter(base_url=old).update(base_url=gateway_url)
     moved.write_text(gateway_url)
     target = instance.home / "accounts.csv"
-    with (ROOT / "examples" / "accounts.csv").open(encoding="utf-8-sig", newline="") as source:
-        rows = list(csv.DictReader(source))
     with target.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.DictWriter(handle, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows({**row, "gateway_url": gateway_url} for row in rows)
-    told = json.loads(
-        manage("load_accounts", str(target), "--json", log=instance.logs / "setup.log")
-    )
-    return told if isinstance(told, list) else [told]
+    told = manage("load_accounts", str(target), "--json", log=instance.logs / "setup.log")
+    return [json.loads(line) for line in told.splitlines() if line.strip()]
+
+
+def register_callback(simulator_port: int, url: str) -> None:
+    status, body = ask(simulator_port, "POST", "/_sim/callback", {"url": url})
+    if status != http.HTTPStatus.OK:
+        raise LocalStackError(f"The simulator did not take the callback address: {body}")
 
 
 @contextlib.contextmanager
@@ -191,20 +206,28 @@ def run(options: argparse.Namespace, instance: Instance) -> int:
         django.setup()
         password = make_admin(instance)
         simulator_port = instance.remembered_port("simulator_port")
-        load_sample_accounts(instance, f"http://127.0.0.1:{simulator_port}")
+        rows = sample_accounts(fast=options.once)
+        gateways = load_accounts(instance, rows, f"http://127.0.0.1:{simulator_port}")
+        limit = max(int(row["total_rate_per_min"]) for row in rows)
         simulator = stack.enter_context(
             running(
                 "simulator",
-                [*MANAGE, "simulate_gateway", "--port", str(simulator_port)],
+                [
+                    *(*MANAGE, "simulate_gateway", "--port", str(simulator_port)),
+                    *("--latency-ms", "20-80", "--limit-account", str(limit)),
+                    *("--record", str(instance.home / "effects.jsonl")),
+                ],
                 logs / "simulator.log",
                 5,
             )
         )
-        await_answer(simulator, simulator_port, "/_sim/calls", logs / "simulator.log")
+        await_answer(simulator, simulator_port, "/_sim/stats", logs / "simulator.log")
         workers = stack.enter_context(
             running("stack", [*MANAGE, "stack", "--lanes", "1"], logs / "stack.log", 15)
         )
         await_answer(workers, port, "/healthz", logs / "stack.log")
+        for gateway in gateways:
+            register_callback(simulator_port, f"http://127.0.0.1:{port}{gateway['callback_path']}")
         if options.once:
             from wecom_ops.local import once
 
