@@ -1,0 +1,171 @@
+"""How far jobs are and how fast they go; from shard rows and minute sums, never from items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from django.utils import timezone
+
+from batches.domain.text import N_
+from batches.store.queries import sql
+
+#: minutes over which the achieved rate is taken
+PACE_MINUTES = 3
+
+
+def rows(name: str, **params: object) -> list[dict[str, Any]]:
+    """A named query's rows as dictionaries."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql(name), params)
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """People's numbers: in flight counts as submitted. The six parts sum to `total`."""
+
+    total: int = 0
+    pending: int = 0
+    submitted: int = 0
+    confirmed: int = 0
+    failed: int = 0
+    abandoned: int = 0
+    in_doubt: int = 0
+    inflight: int = 0
+    last_advanced_at: datetime | None = None
+    shards: int = 0
+
+    @property
+    def settled(self) -> int:
+        return self.confirmed + self.failed + self.abandoned
+
+    @property
+    def underway(self) -> int:
+        """Submitted and not in doubt: in flight, or accepted and not yet confirmed."""
+        return self.submitted - self.in_doubt
+
+    @property
+    def percent(self) -> int:
+        """Rounded down, so that 100 means done."""
+        return self.settled * 100 // self.total if self.total else 0
+
+
+def progress_of(job_ids: Iterable[int]) -> dict[int, Progress]:
+    """Progress by job; a job without shards has no entry."""
+    ids = list(job_ids)
+    if not ids:
+        return {}
+    found = {}
+    for row in rows("job_progress", jobs=ids):
+        job_id = row.pop("job_id")
+        row["pending"] -= row["inflight"]
+        row["submitted"] += row["inflight"]
+        found[job_id] = Progress(**row)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Over the last minutes."""
+
+    per_min: float
+    sent: int
+    failed: int
+    settled: int
+
+    @property
+    def failed_percent(self) -> float | None:
+        """None where nothing was settled."""
+        return self.failed * 100 / self.settled if self.settled else None
+
+
+NO_PACE = Pace(0.0, 0, 0, 0)
+
+
+def pace_of(job_ids: Iterable[int], *, minutes: int = PACE_MINUTES) -> dict[int, Pace]:
+    """Pace by job; a job that sent nothing lately has no entry."""
+    ids = list(job_ids)
+    if not ids:
+        return {}
+    now = timezone.now()
+    earliest = now.replace(second=0, microsecond=0) - timedelta(minutes=minutes)
+    found = {}
+    for row in rows("job_pace", jobs=ids, minutes=minutes):
+        since = max(row["since"], earliest)
+        elapsed = max((now - since).total_seconds(), 20.0) / 60
+        found[row["job_id"]] = Pace(
+            per_min=row["sent"] / elapsed,
+            sent=row["sent"],
+            failed=row["failed"],
+            settled=row["confirmed"] + row["failed"],
+        )
+    return found
+
+
+#: of the bar's width; 2 px of a phone's 330
+_LEAST = 7
+BAR_WIDTH = 1000
+_PARTS: tuple[tuple[str, str], ...] = (
+    ("confirmed", N_("已确认")),
+    ("underway", N_("已提交")),
+    ("in_doubt", N_("待核实")),
+    ("failed", N_("失败")),
+    ("abandoned", N_("已放弃")),
+    ("pending", N_("待执行")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of the stacked bar; `x` and `width` in thousandths of it."""
+
+    key: str
+    label: str
+    count: int
+    share: float
+    x: int
+    width: int
+
+
+def segments(progress: Progress) -> list[Segment]:
+    """The parts of the bar. Widths fill it exactly, and whatever is not zero can be seen."""
+    counts = {key: int(getattr(progress, key)) for key, _ in _PARTS}
+    widths = _widths(counts, progress.total)
+    found, x = [], 0
+    for key, label in _PARTS:
+        share = counts[key] * 100 / progress.total if progress.total else 0.0
+        found.append(Segment(key, label, counts[key], share, x, widths[key]))
+        x += widths[key]
+    return found
+
+
+def _widths(counts: dict[str, int], total: int) -> dict[str, int]:
+    if not total:
+        return dict.fromkeys(counts, 0)
+    widths = {
+        key: max(_LEAST, round(count * BAR_WIDTH / total)) if count > 0 else 0
+        for key, count in counts.items()
+    }
+    # the widest part pays for what the small ones were given
+    widest = max(widths, key=lambda key: widths[key])
+    widths[widest] += BAR_WIDTH - sum(widths.values())
+    return widths
+
+
+def minutes_of(job_ids: Iterable[int], *, minutes: int = 30) -> dict[int, list[int]]:
+    """Sends in each of the last minutes, oldest first, by job; the running minute is the last."""
+    ids = list(job_ids)
+    if not ids:
+        return {}
+    last = timezone.now().replace(second=0, microsecond=0)
+    found = {job_id: [0] * minutes for job_id in ids}
+    for row in rows("job_minutes", jobs=ids, minutes=minutes):
+        back = round((last - row["minute"]).total_seconds() / 60)
+        if 0 <= back < minutes:
+            found[row["job_id"]][minutes - 1 - back] = row["sent"]
+    return found

@@ -1,0 +1,133 @@
+-- What the screens read. Counts come from shard rows, never from the items; each answer is one
+-- statement, hence one snapshot, so that the numbers of a page sum up.
+
+-- name: job_progress
+-- Sums over the shards of some jobs; an item in flight is still counted in `pending`.
+select s.job_id, sum(s.total)::bigint as total, sum(s.pending)::bigint as pending,
+  sum(s.submitted)::bigint as submitted, sum(s.confirmed)::bigint as confirmed,
+  sum(s.failed)::bigint as failed, sum(s.abandoned)::bigint as abandoned,
+  sum(s.in_doubt)::bigint as in_doubt, coalesce(max(f.n), 0)::bigint as inflight,
+  max(s.last_advanced_at) as last_advanced_at, count(*) as shards
+from batches_shard s
+left join (
+  select c.job_id, sum(cardinality(c.item_ids)) as n
+  from batches_call c
+  where c.answered_at is null and c.lost_at is null and c.job_id = any(%(jobs)s)
+  group by c.job_id
+) f on f.job_id = s.job_id
+where s.job_id = any(%(jobs)s)
+group by s.job_id
+
+-- name: job_pace
+-- Sends per minute over the last minutes (the running one included), and what became of them.
+-- Returned sends are those that a definite refusal took back; they were made all the same.
+select m.job_id, sum(m.sent)::bigint as sent, sum(m.confirmed)::bigint as confirmed,
+  sum(m.failed)::bigint as failed, min(m.minute) as since
+from batches_jobminute m
+where m.job_id = any(%(jobs)s)
+  and m.minute >= date_trunc('minute', clock_timestamp()) - %(minutes)s * interval '1 minute'
+group by m.job_id
+
+-- name: job_shards
+-- A page of a job's shards, those that need a look first. A shard is stuck when nothing of its
+-- account advanced in this job for a while, though it could run and nothing holds the account:
+-- slices of one account take turns, so a slice alone may rightly wait for hours.
+with f as (
+  select c.shard_id, sum(cardinality(c.item_ids))::bigint as n
+  from batches_call c
+  where c.answered_at is null and c.lost_at is null and c.job_id = %(job)s
+  group by c.shard_id
+),
+s as (
+  select s.*, a.guid, a.name as account_name, a.is_active, a.health, a.hold_until, a.hold_reason,
+    a.throttle, a.lane_id, coalesce(f.n, 0) as inflight,
+    max(s.last_advanced_at) over (partition by s.account_id) as account_advanced_at
+  from batches_shard s join batches_account a on a.id = s.account_id
+  left join f on f.shard_id = s.id
+  where s.job_id = %(job)s
+),
+judged as (
+  select s.*, (
+      %(running)s and s.status in ('pending', 'running') and s.pending - s.inflight > 0
+      and coalesce(s.hold_until, '-infinity') <= clock_timestamp()
+      and greatest(s.account_advanced_at, %(started)s) < clock_timestamp() - %(stuck)s * interval '1 second'
+    ) as stuck
+  from s
+)
+select *, count(*) over () as found, count(*) filter (where stuck) over () as stuck_found
+from judged
+where %(having)s = '' or (
+  case %(having)s
+    when 'stuck' then stuck
+    when 'paused' then status = 'paused'
+    when 'pending' then pending - inflight > 0
+    when 'underway' then submitted - in_doubt + inflight > 0
+    when 'in_doubt' then in_doubt > 0
+    when 'confirmed' then confirmed > 0
+    when 'failed' then failed > 0
+    when 'abandoned' then abandoned > 0
+  end)
+order by
+  case when stuck then 0 when status = 'paused' then 1 when in_doubt > 0 then 2
+    when status = 'failed' then 3 when status = 'running' then 4 when status = 'pending' then 5
+    else 6 end,
+  ordinal
+limit %(limit)s offset %(offset)s
+
+-- name: stuck_shards
+-- How many shards of each running job are stuck, by the same measure as `job_shards`.
+with f as (
+  select c.shard_id, sum(cardinality(c.item_ids))::bigint as n
+  from batches_call c where c.answered_at is null and c.lost_at is null group by c.shard_id
+),
+s as (
+  select s.job_id, s.status, s.pending - coalesce(f.n, 0) as waiting, a.hold_until, j.started_at,
+    max(s.last_advanced_at) over (partition by s.job_id, s.account_id) as account_advanced_at
+  from batches_job j
+  join batches_shard s on s.job_id = j.id
+  join batches_account a on a.id = s.account_id
+  left join f on f.shard_id = s.id
+  where j.status = 'running'
+)
+select job_id, count(*) as stuck
+from s
+where status in ('pending', 'running') and waiting > 0
+  and coalesce(hold_until, '-infinity') <= clock_timestamp()
+  and greatest(account_advanced_at, started_at) < clock_timestamp() - %(stuck)s * interval '1 second'
+group by job_id
+
+-- name: job_account_loads
+-- Minutes that the job's slowest account needs, alone and if every other running job of that
+-- account goes first: the ends of an honest estimate.
+select max(o.mine / o.rate) as alone, max((o.mine + o.others) / o.rate) as shared,
+  coalesce(sum(o.rate), 0) as rate
+from (
+  select m.n as mine,
+    ((a.total_rate_per_min - a.online_reserve_per_min) * a.throttle)::float8 as rate,
+    coalesce((
+      select sum(s.pending) from batches_shard s join batches_job j on j.id = s.job_id
+      where s.account_id = a.id and s.status in ('pending', 'running') and s.job_id <> %(job)s
+        and j.status = 'running'), 0)::float8 as others
+  from (
+    select account_id, sum(pending)::float8 as n from batches_shard
+    where job_id = %(job)s and status in ('pending', 'running', 'paused') and pending > 0
+    group by account_id
+  ) m
+  join batches_account a on a.id = m.account_id
+) o
+
+-- name: job_minutes
+-- What was sent in each of the last minutes; a minute without a row sent nothing.
+select m.job_id, m.minute, m.sent, m.failed
+from batches_jobminute m
+where m.job_id = any(%(jobs)s)
+  and m.minute > date_trunc('minute', clock_timestamp()) - %(minutes)s * interval '1 minute'
+order by m.job_id, m.minute
+
+-- name: nav_counts
+select
+  (select count(*) from batches_job
+   where status in ('running', 'pausing', 'verifying', 'cancelling', 'terminating')) as running,
+  (select coalesce(sum(in_doubt), 0)::bigint from batches_shard where in_doubt > 0) as in_doubt,
+  (select count(*) from (
+     select from batches_alert where closed_at is null limit 100) a) as alerts
