@@ -155,6 +155,10 @@ def test_problem_translates_its_text_terms_and_inner_problems():
 
     inner = Problem("inner", "里 %(n)s", {"n": 1})
     problem = Problem("outer", "外 %(label)s %(why)s", {"label": Term("列"), "why": inner})
-    catalogue = {"里 %(n)s": "in %(n)s", "外 %(label)s %(why)s": "out %(label)s %(why)s", "列": "col"}
+    catalogue = {
+        "里 %(n)s": "in %(n)s",
+        "外 %(label)s %(why)s": "out %(label)s %(why)s",
+        "列": "col",
+    }
     assert str(problem) == "外 列 里 1"
     assert problem.translated(catalogue.__getitem__) == "out col in 1"
