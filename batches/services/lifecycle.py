@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.models import User
 from django.db.models import Sum
 from django.db.models.functions import Now
@@ -56,8 +58,8 @@ def resume_job(
     with acting(
         Verb.RESUME, job_id=job_id, actor=actor, reason=reason, expected_version=expected_version
     ) as act:
-        columns: dict[str, object] = {}
-        data: dict[str, object] = {}
+        columns: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         if act.status is JobStatus.TERMINATED:
             _refuse_in_doubt(act)
         _refuse_used_up(act)
@@ -119,7 +121,7 @@ def cancel_job(
         Verb.CANCEL, job_id=job_id, actor=actor, reason=reason, expected_version=expected_version
     ) as act:
         unstarted = act.status in (JobStatus.PREPARING, JobStatus.AWAITING)
-        columns: dict[str, object] = {"submission_key": None} if unstarted else {}
+        columns: dict[str, Any] = {"submission_key": None} if unstarted else {}
         target = JobStatus.CANCELLING
         if act.status is JobStatus.PREPARING:
             # no items yet: intake loads them in the one transaction that leaves `preparing`

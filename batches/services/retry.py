@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Count, Q
@@ -131,7 +132,7 @@ def retry_failed(
         )
         if not retried.moved:
             raise _nothing(act.job, selection)
-        data = {
+        data: dict[str, Any] = {
             "count": retried.moved,
             "resent": retried.resent,
             "category": category,

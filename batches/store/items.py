@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import connection
@@ -38,7 +39,7 @@ class Retried:
 def retry_items(*, job_id: int, selection: Selection, actor: User | None, reason: str) -> Retried:
     """failed → pending, in chunks within the caller's transaction; shards reopen."""
     reopened = shard_sources(ShardStatus.RUNNING) - {ShardStatus.PAUSED, ShardStatus.PENDING}
-    params = {
+    params: dict[str, Any] = {
         "job": job_id,
         "categories": list(selection.categories),
         "code": selection.code,

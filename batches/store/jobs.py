@@ -77,7 +77,7 @@ def set_rate(*, job_id: int, sources: Iterable[JobStatus], per_min: int | None) 
                 "sources": [state.value for state in sources],
             },
         )
-        return cursor.rowcount == 1
+        return bool(cursor.rowcount == 1)
 
 
 def move_shard(
