@@ -58,7 +58,9 @@ class _Housekeeper:
             connection.close()
 
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._pool, connection.close)
+        await asyncio.get_running_loop().run_in_executor(
+            self._pool, lambda: connection.close()  # looked up in that thread
+        )
         self._pool.shutdown(wait=True)
 
 

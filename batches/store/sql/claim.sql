@@ -39,7 +39,7 @@ paced as materialized (
   ) p, t
 ),
 cand as materialized (
-  select i.id, i.seq, i.shard_id, s.job_id, a.id as account_id, w.ord,
+  select i.id, i.shard_id, s.job_id, a.id as account_id, a.base, a.step, a.slack, w.ord,
     row_number() over (partition by a.id order by w.ord) as k
   from unnest(%(items)s::bigint[]) with ordinality as w(item_id, ord)
   join batches_item i on i.id = w.item_id
@@ -51,8 +51,8 @@ cand as materialized (
 ),
 timely as materialized (
   select c.*, row_number() over (partition by c.job_id order by c.ord) as n
-  from cand c join paced a on a.id = c.account_id cross join t
-  where a.base + (c.k - 1) * a.step * interval '1 second' <= t.at
+  from cand c, t
+  where c.base + (c.k - 1) * c.step * interval '1 second' <= t.at
 ),
 job as materialized (
   select j.id, j.rate_step, j.rate_base,
@@ -73,7 +73,8 @@ job as materialized (
   ) j, t
 ),
 ok as materialized (
-  select c.*, nextval('batches_call_id_seq') as call_id
+  select c.*, nextval('batches_call_id_seq') as call_id,
+    c.base + count(*) over (partition by c.account_id) * c.step * interval '1 second' as gate_at
   from timely c join job on job.id = c.job_id
   where c.n <= job.room
 ),
@@ -88,11 +89,9 @@ spend as (
 ),
 pace as (
   update batches_account a
-  set gate_at = p.base + o.n * p.step * interval '1 second'
-  from (select account_id, count(*) as n from ok group by account_id) o
-  join paced p on p.id = o.account_id
+  set gate_at = o.gate_at
+  from (select distinct account_id, gate_at from ok) o
   where a.id = o.account_id
-  returning a.id, a.gate_at
 ),
 call as (
   insert into batches_call (id, job_id, shard_id, account_id, lane_id, item_ids, sent_at)
@@ -105,16 +104,15 @@ mark as (
     due_at = null, accepted_at = null, in_doubt_at = null, settled_at = null, msg_id = null
   from ok, t
   where i.id = ok.id and i.state = 'pending'
-  returning i.id, i.call_id, i.attempt
+  returning ok.account_id, i.id as item_id, i.call_id, i.attempt,
+    extract(epoch from ok.gate_at - t.at)::float8 as gate_in, ok.slack::float8 as slack
 )
-select p.id as account_id, ok.id as item_id, m.call_id, m.attempt,
-  extract(epoch from coalesce(pace.gate_at, p.base) - t.at)::float8 as gate_in,
-  p.slack::float8 as slack
-from paced p
-cross join t
-left join ok on ok.account_id = p.id
-left join mark m on m.id = ok.id
-left join pace on pace.id = p.id
+select * from mark
+union all
+-- accounts that are ours but got nothing: when their gate opens
+select p.id, null, null, null, extract(epoch from p.base - t.at)::float8, p.slack::float8
+from paced p, t
+where p.id <> all(array(select account_id from ok))
 
 -- name: job_room
 -- Why nothing of a job was claimed: what is left of its limits, and when its rate lets the next go.

@@ -62,10 +62,10 @@ delta as materialized (
 ),
 -- in id order, so that two settles or a settle and a verb cannot wait for each other
 ordered as materialized (
-  select s.id from batches_shard s
-  where s.id in (select shard_id from delta)
+  select d.*
+  from delta d join batches_shard s on s.id = d.shard_id
   order by s.id
-  for no key update
+  for no key update of s
 ),
 shard as (
   update batches_shard s
@@ -87,7 +87,7 @@ shard as (
     reason = case
       when s.pending + d.pending = 0 and s.submitted + d.submitted = 0 then '' else s.reason
     end
-  from delta d join ordered o on o.id = d.shard_id, t
+  from ordered d, t
   where s.id = d.shard_id
   returning s.job_id, s.pending
 ),
