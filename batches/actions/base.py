@@ -140,9 +140,8 @@ class Action(ABC):
             for name in params
             if name not in known
         ]
-        for spec in self.params:
-            if problem := spec.problem(params.get(spec.name, spec.default)):
-                problems.append(problem)
+        values = ((spec, params.get(spec.name, spec.default)) for spec in self.params)
+        problems.extend(found for spec, value in values if (found := spec.problem(value)))
         return problems
 
     def check_target(self, target: str, *, gateway_kind: str) -> Problem | None:

@@ -84,7 +84,7 @@ def customer_id_problem(value: str) -> Problem | None:
     """Why `value` cannot be a customer's id."""
     if problem := id_problem(value):
         return problem
-    if _GATEWAY_GROUP_ID.fullmatch(value) or value.startswith("wr") and _official(value):
+    if _GATEWAY_GROUP_ID.fullmatch(value) or (value.startswith("wr") and _official(value)):
         return _problem(
             "id_of_group", N_("“%(value)s”是群 ID，这里需要客户 ID。请核对该列是否选对。"), value
         )
@@ -95,7 +95,7 @@ def group_id_problem(value: str) -> Problem | None:
     """Why `value` cannot be a group's id."""
     if problem := id_problem(value):
         return problem
-    if _GATEWAY_CUSTOMER_ID.fullmatch(value) or value[:2] in ("wm", "wo") and _official(value):
+    if _GATEWAY_CUSTOMER_ID.fullmatch(value) or (value[:2] in ("wm", "wo") and _official(value)):
         return _problem(
             "id_of_customer", N_("“%(value)s”是客户 ID，这里需要群 ID。请核对该列是否选对。"), value
         )

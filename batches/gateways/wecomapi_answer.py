@@ -128,26 +128,31 @@ def _message(answer: Mapping[str, object]) -> str:
 
 def _outcome(answer: _Answer, verdict: Accepted | _Refusal | None) -> Outcome:
     """What status and body say together; whatever is not definite is unknown."""
-    if 200 <= answer.status < 300:
-        if isinstance(verdict, Accepted):
-            return verdict
-        if verdict is None:
-            return answer.unknown(Category.UNREADABLE)
-        if verdict.documented is None and 500 <= verdict.code < 600:
-            # These gateways mirror HTTP statuses in `code`; such a one proves as little as a 5xx.
-            return answer.unknown(Category.SERVER_ERROR)
-        return answer.refused(verdict.documented or Category.OTHER, verdict)
+    status = answer.status
+    if 200 <= status < 300:
+        return _outcome_of_2xx(answer, verdict)
     if isinstance(verdict, Accepted):  # the status says no, the body says yes
         return answer.unknown(Category.UNREADABLE)
-    if answer.status == 429:
+    if status == 429:
         return answer.refused(Category.RATE_LIMITED, verdict)
-    if answer.status in _STATUS_CATEGORY:
-        return answer.refused(_category_of_4xx(answer.status, verdict), verdict)
-    if 500 <= answer.status < 600:
-        if verdict and verdict.documented:
-            return answer.refused(verdict.documented, verdict)
+    if status in _STATUS_CATEGORY:
+        return answer.refused(_category_of_4xx(status, verdict), verdict)
+    if not 500 <= status < 600:
+        return answer.unknown(Category.UNREADABLE)
+    if verdict and verdict.documented:
+        return answer.refused(verdict.documented, verdict)
+    return answer.unknown(Category.SERVER_ERROR)
+
+
+def _outcome_of_2xx(answer: _Answer, verdict: Accepted | _Refusal | None) -> Outcome:
+    if isinstance(verdict, Accepted):
+        return verdict
+    if verdict is None:
+        return answer.unknown(Category.UNREADABLE)
+    if verdict.documented is None and 500 <= verdict.code < 600:
+        # These gateways mirror HTTP statuses in `code`; such a one proves as little as a 5xx.
         return answer.unknown(Category.SERVER_ERROR)
-    return answer.unknown(Category.UNREADABLE)
+    return answer.refused(verdict.documented or Category.OTHER, verdict)
 
 
 def _category_of_4xx(status: int, verdict: _Refusal | None) -> Category:

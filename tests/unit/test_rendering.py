@@ -141,13 +141,14 @@ def test_compile_escaped_text_renders_as_itself(text):
 
 @given(st.text(alphabet="{}ab ｛｝%", max_size=12), st.text(), st.text())
 def test_compile_any_text_gives_a_template_or_problems(text, first, second):
+    problems: tuple[object, ...] = ()
+    rendered = None
     try:
-        template = compile_template(text, ("a", "b"), {})
+        rendered = compile_template(text, ("a", "b"), {}).render((first, second))
     except InvalidInputError as error:
-        assert error.problems
-        assert all(str(problem) for problem in error.problems)
-    else:
-        assert isinstance(template.render((first, second)), str)
+        problems = error.problems
+    assert isinstance(rendered, str) != bool(problems)
+    assert all(str(problem) for problem in problems)
 
 
 def test_problem_translates_its_text_terms_and_inner_problems():
