@@ -34,6 +34,11 @@ def waiting_turns() -> int:
     return int(_queue(LANES).count)
 
 
+def waiting_intakes() -> int:
+    """Control tasks enqueued and not yet taken."""
+    return int(_queue(CONTROL).count)
+
+
 def lane_workers() -> int:
     """Lane workers registered; one that was killed counts until its entry expires."""
     queue = _queue(LANES)

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 from redis.exceptions import RedisError
 
-from batches.engine.ensure import ensure_lanes
+from batches.engine.ensure import ensure_intakes, ensure_lanes
 from batches.engine.lane import Turn, TurnResult
 from batches.engine.state import TurnOptions
 from batches.store.advance import advance_jobs, rescue_lost_calls
@@ -70,4 +70,5 @@ def run_periodic() -> None:
     rescue_lost_calls()
     advance_jobs()
     ensure_lanes()
+    ensure_intakes()
     prune_lanes()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 
+from django.db.models.functions import Now
 from redis.exceptions import RedisError
 
 from batches import queue
+from batches.domain.states import JobStatus
+from batches.models import Job
 from batches.store.ensure import lane_load
 
 log = logging.getLogger(__name__)
+
+#: a file whose reading was not taken up by then is asked for again
+INTAKE_LATE = timedelta(seconds=10)
 
 
 def ensure_lanes() -> int:
@@ -30,3 +37,20 @@ def ensure_lanes() -> int:
         log.warning("lanes cannot be woken, Redis does not answer: %s", error)
         return 0
     return max(0, missing)
+
+
+def ensure_intakes() -> int:
+    """Ask again for files that nobody reads; returns how many.
+
+    Only while no such task waits; a task for a file that is being read ends at once.
+    """
+    late = Job.objects.filter(
+        status=JobStatus.PREPARING, created_at__lt=Now() - INTAKE_LATE
+    ).values_list("pk", flat=True)[:20]
+    try:
+        if not late or queue.waiting_intakes():
+            return 0
+    except RedisError as error:
+        log.warning("files cannot be asked for, Redis does not answer: %s", error)
+        return 0
+    return sum(queue.enqueue_intake(job_id) for job_id in late)

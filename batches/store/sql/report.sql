@@ -95,7 +95,7 @@ order by sum(waiting) desc, cause
 
 -- name: why_backoff
 -- Whether all that is left waits for a second try; looks at the head of a few shards only.
-select min(coalesce(i.due_at, '-infinity')) as due_at
+select case when bool_and(i.due_at is not null) then min(i.due_at) end as due_at
 from (
   select id from batches_shard
   where job_id = %(job)s and (%(shard)s::bigint is null or id = %(shard)s)

@@ -94,7 +94,7 @@ shard as (
 minute as (
   insert into batches_jobminute (job_id, minute, sent, confirmed, failed, in_doubt, returned)
   select job_id, date_trunc('minute', t.at),
-    sum((not was_doubt)::int), sum((state = 'confirmed')::int), sum((state = 'failed')::int),
+    sum((not was_doubt and not refund)::int), sum((state = 'confirmed')::int), sum((state = 'failed')::int),
     sum((fate = 'doubt')::int), sum((fate = 'retry')::int)
   from judged, t group by job_id, t.at order by job_id
   on conflict (job_id, minute) do update
