@@ -8,6 +8,8 @@ from .text import N_
 
 #: acts of a person (or of the command line) on a job
 VERB_EVENTS: Mapping[str, str] = {
+    "job.created": N_("创建作业"),
+    "job.reread": N_("重新读取文件"),
     "job.confirmed": N_("确认启动"),
     "job.pausing": N_("暂停（等待在途结果）"),
     "job.paused": N_("已暂停"),
@@ -24,9 +26,12 @@ VERB_EVENTS: Mapping[str, str] = {
     "item.delivered": N_("核实为已送达"),
     "item.not_delivered": N_("核实为未送达"),
     "item.retried": N_("核实为未送达后重发"),
+    "accounts.loaded": N_("导入账号"),
 }
 #: what happens by itself
 ENGINE_EVENTS: Mapping[str, str] = {
+    "job.loaded": N_("导入完成"),
+    "job.rejected": N_("导入失败"),
     "job.running": N_("继续发送"),
     "job.verifying": N_("全部发出，等待核实"),
     "job.completed": N_("已完成"),

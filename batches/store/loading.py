@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from django.db import connection
 
 from batches.domain.errors import WrongStateError
@@ -21,6 +22,8 @@ from .queries import sql
 #: From here on the planner needs to hear at once how many rows there are.
 ANALYZE_FROM_ROWS = 20_000
 _CUT = 200
+_WRITE_ROWS = 500
+_BAD_CHARS = 4_000_000
 
 DUPLICATE_TEXT = N_("“%(value)s”重复：同一账号下第 %(first)s 行已有。只保留第一次出现的。")
 
@@ -63,23 +66,33 @@ class Duplicates:
 
 
 class Stage:
-    """Checked rows on their way into the database, in tables of this session."""
+    """Checked rows on their way into the database, in tables of this session.
+
+    Good rows stream into an open COPY, so that the server works while the next ones are being
+    checked. The connection takes no other statement until `flush`.
+    """
 
     def __init__(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute(sql("stage_open"))
         self._rows: list[str] = []
         self._bad: list[str] = []
+        self._bad_size = 0
+        self._streams = ExitStack()
+        self._copy: psycopg.Copy | None = None
 
     def close(self) -> None:
-        """Drop the staged rows; a broken connection has done so by itself."""
+        """Drop what is staged; a broken connection has done so by itself."""
         if connection.connection is not None and not connection.connection.broken:
+            self._end_copy()
             with connection.cursor() as cursor:
                 cursor.execute(sql("stage_close"))
 
     def add(self, row_no: int, account_id: int, target: str, fields: str) -> None:
         """A good row, its cells joined by U+001F."""
         self._rows.append(f"{row_no}\t{account_id}\t{_escape(target)}\t{_escape(fields)}\n")
+        if len(self._rows) >= _WRITE_ROWS:
+            self._write()
 
     def add_bad(
         self,
@@ -98,15 +111,33 @@ class Stage:
             json.dumps(problem["params"], ensure_ascii=False),
             json.dumps(fields, ensure_ascii=False),
         )
-        self._bad.append("\t".join((str(row_no), *map(_escape, values))) + "\n")
+        line = "\t".join((str(row_no), *map(_escape, values))) + "\n"
+        self._bad.append(line)
+        self._bad_size += len(line)
+        if self._bad_size > _BAD_CHARS:
+            self.flush()
 
     def flush(self) -> None:
-        """Send what has been added so far."""
-        for name, lines in (("stage_copy_rows", self._rows), ("stage_copy_bad", self._bad)):
-            if lines:
-                with connection.cursor() as cursor, cursor.copy(sql(name)) as copy:
-                    copy.write("".join(lines))
-                lines.clear()
+        """Have the server take in all that was added; the connection is free afterwards."""
+        if self._rows:
+            self._write()
+        self._end_copy()
+        if self._bad:
+            with connection.cursor() as cursor, cursor.copy(sql("stage_copy_bad")) as copy:
+                copy.write("".join(self._bad))
+            self._bad.clear()
+            self._bad_size = 0
+
+    def _write(self) -> None:
+        if self._copy is None:
+            cursor = self._streams.enter_context(connection.cursor())
+            self._copy = self._streams.enter_context(cursor.copy(sql("stage_copy_rows")))
+        self._copy.write("".join(self._rows))
+        self._rows.clear()
+
+    def _end_copy(self) -> None:
+        self._copy = None
+        self._streams.close()
 
     def take_duplicates_out(self, column: str) -> Duplicates | None:
         """Move rows that repeat an earlier account and target to the rejected ones."""

@@ -1,0 +1,1 @@
+"""From an uploaded file to checked rows: read, map, validate, load."""

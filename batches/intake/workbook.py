@@ -1,0 +1,120 @@
+"""Rows of the first sheet of an .xlsx workbook, as text."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import math
+import zipfile
+from collections.abc import Iterator
+from typing import Final
+
+from python_calamine import (
+    CalamineError,
+    CalamineSheet,
+    CalamineWorkbook,
+    SheetTypeEnum,
+    SheetVisibleEnum,
+)
+
+from batches.domain.problems import Problem
+from batches.domain.text import N_
+
+from .source import FileRefusedError, Source
+from .textrows import Row
+
+#: A workbook is read whole, unlike text: its size is bounded so that memory is.
+WORKBOOK_MAX_BYTES: Final = 30 * 1024 * 1024
+UNPACKED_MAX_BYTES: Final = 100 * 1024 * 1024
+_EXACT = 10**15
+
+
+def workbook_rows(source: Source) -> Iterator[Row]:
+    """(spreadsheet row number, cells as text), wholly empty rows left out.
+
+    Numbers of up to 15 digits come without a fraction that is not there; longer ones come in
+    E+ notation, for the spreadsheet has already lost their last digits.
+    """
+    sheet = _first_sheet(_read(source))
+    top, left = sheet.start or (0, 0)
+    padding = [""] * left
+    for number, values in enumerate(sheet.iter_rows(), top + 1):
+        cells = [value if isinstance(value, str) else _text(value) for value in values]
+        if any(cells):
+            yield number, padding + cells
+
+
+def _read(source: Source) -> bytes:
+    buffer = bytearray()
+    for chunk in source.open():
+        buffer += chunk
+        if len(buffer) > WORKBOOK_MAX_BYTES:
+            raise FileRefusedError(_too_large())
+    data = bytes(buffer)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            parts = archive.infolist()
+    except zipfile.BadZipFile as error:
+        raise FileRefusedError(_unreadable()) from error
+    if not any(part.filename.startswith("xl/") for part in parts):
+        raise FileRefusedError(
+            Problem(
+                "file_not_csv",
+                N_("这不是 CSV 文件，看起来是 %(kind)s 文件。请上传 CSV 或 .xlsx 文件。"),
+                {"kind": "ZIP"},
+            )
+        )
+    if sum(part.file_size for part in parts) > UNPACKED_MAX_BYTES:
+        raise FileRefusedError(_too_large())
+    return data
+
+
+def _first_sheet(data: bytes) -> CalamineSheet:
+    try:
+        book = CalamineWorkbook.from_filelike(io.BytesIO(data))
+        for meta in book.sheets_metadata:
+            if meta.typ == SheetTypeEnum.WorkSheet and meta.visible == SheetVisibleEnum.Visible:
+                sheet = book.get_sheet_by_name(meta.name)
+                if sheet.height:
+                    return sheet
+    except CalamineError as error:
+        raise FileRefusedError(_unreadable()) from error
+    raise FileRefusedError(
+        Problem(
+            "workbook_empty", N_("工作簿里没有可见的、有内容的工作表。请把名单放进第一个工作表。")
+        )
+    )
+
+
+def _text(value: object) -> str:
+    """A cell as a person sees it."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int | float):
+        if math.isnan(value) or abs(value) >= _EXACT:
+            return f"{value:.5E}"
+        return str(int(value)) if value == int(value) else repr(value)
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ", "seconds").removesuffix(" 00:00:00")
+    return str(value)
+
+
+def _too_large() -> Problem:
+    return Problem(
+        "workbook_too_large",
+        N_(
+            "工作簿太大（压缩后最多 %(packed)s MB，展开后最多 %(unpacked)s MB）。"
+            "请在 Excel 中另存为“CSV UTF-8（逗号分隔）”后重新上传，CSV 可以大得多。"
+        ),
+        {
+            "packed": WORKBOOK_MAX_BYTES // 1024 // 1024,
+            "unpacked": UNPACKED_MAX_BYTES // 1024 // 1024,
+        },
+    )
+
+
+def _unreadable() -> Problem:
+    return Problem(
+        "workbook_unreadable",
+        N_("工作簿打不开：文件已损坏或有密码。请在 Excel 中去掉密码并另存为 .xlsx 后重新上传。"),
+    )
