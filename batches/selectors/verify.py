@@ -177,16 +177,15 @@ def _job_findings(
                 N_("作业 %(job_id)s 已是 %(status)s，仍有 %(count)s 条没有了结。"),
                 {"job_id": job_id, "status": status.value, "count": left},
             )
-        open_shards = count.statuses & {
-            ShardStatus.PENDING, ShardStatus.RUNNING, ShardStatus.PAUSED
-        }  # fmt: skip
-        if status in (JobStatus.COMPLETED, JobStatus.CANCELLED) and open_shards:
-            if status is JobStatus.COMPLETED or count.pending:
-                yield Finding(
-                    "job_shards",
-                    N_("作业 %(job_id)s 已是 %(status)s，仍有没结束的分片。"),
-                    {"job_id": job_id, "status": status.value},
-                )
+        if status is JobStatus.COMPLETED and count.statuses & _OPEN_SHARDS:
+            yield Finding(
+                "job_shards",
+                N_("作业 %(job_id)s 已是 %(status)s，仍有没结束的分片。"),
+                {"job_id": job_id, "status": status.value},
+            )
+
+
+_OPEN_SHARDS = {ShardStatus.PENDING, ShardStatus.RUNNING, ShardStatus.PAUSED}
 
 
 def _left_behind(status: JobStatus, count: _Recount) -> int:
@@ -194,11 +193,15 @@ def _left_behind(status: JobStatus, count: _Recount) -> int:
 
     A cancelled job may still have submitted items: they stay in the reconciliation queue.
     """
-    if status is JobStatus.COMPLETED:
-        return count.unsettled
-    if status in (JobStatus.CANCELLED, JobStatus.VERIFYING):
-        return count.pending if status is JobStatus.CANCELLED else 0
-    return count.total if status is JobStatus.REJECTED else 0
+    match status:
+        case JobStatus.COMPLETED:
+            return count.unsettled
+        case JobStatus.CANCELLED:
+            return count.pending
+        case JobStatus.REJECTED:
+            return count.total
+        case _:
+            return 0
 
 
 def _submitted(found: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from batches.domain.states import JOB_LABELS, PAUSE_LABELS, JobStatus
 from batches.domain.text import N_
 from batches.domain.verbs import REASON_MAX, VERBS, Verb, verbs_for
 from batches.models import Event, Job
+from batches.queue import wake_lanes
 from batches.store import jobs as store
 from batches.store.advance import advance_jobs
 from batches.store.events import add_event
@@ -98,8 +99,6 @@ def _follow_up(job_id: int) -> None:
 
     Robust: the verb is committed, and PostgreSQL, not this hint, is what lanes go by.
     """
-    from batches.queue import wake_lanes
-
     advance_jobs(job_ids=[job_id])
     wake_lanes()
 

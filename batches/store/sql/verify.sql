@@ -125,9 +125,13 @@ limit %(most)s
 -- Never over: the fullest 60 seconds of each account, both ends included, since its limits were
 -- last changed, against its batch rate. Requests that never left are no sends.
 with changed as (
-  select account_id, max(at) as at from batches_event
-  where account_id is not null and kind like 'account.%%'
-  group by account_id
+  select a.id as account_id, max(e.at) as at
+  from batches_event e
+  join batches_account a on a.id = e.account_id
+    or (e.kind = 'accounts.loaded'
+      and a.gateway_id = (select id from batches_gateway where base_url = e.data ->> 'gateway_url'))
+  where starts_with(e.kind, 'account')
+  group by a.id
 ),
 sends as (
   select c.account_id, c.sent_at,

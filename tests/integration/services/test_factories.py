@@ -15,9 +15,7 @@ def test_make_job_mixed_counts_agree_with_items() -> None:
         pending=2, inflight=1, accepted=1, in_doubt=2, confirmed=3, failed=1, abandoned=1
     )
     job = make_job(shards=[spec, ShardSpec(pending=4)])
-    by_state = dict(
-        Item.objects.filter(job_id=job.pk).values_list("state").annotate(Count("id"))
-    )
+    by_state = dict(Item.objects.filter(job_id=job.pk).values_list("state").annotate(Count("id")))
     assert by_state == {
         "pending": 6, "submitted": 4, "confirmed": 3, "failed": 1, "abandoned": 1,
     }  # fmt: skip
