@@ -131,7 +131,7 @@ def retry_failed(
             job_id=job_id, selection=selection, actor=actor, reason=act.reason
         )
         if not retried.moved:
-            raise _nothing(act.job, selection)
+            raise _nothing(act.job, selection, category)
         data: dict[str, Any] = {
             "count": retried.moved,
             "resent": retried.resent,
@@ -232,8 +232,9 @@ def _not_failed(job: Job, selection: Selection) -> int:
     return len(set(selection.item_ids)) - failed
 
 
-def _nothing(job: Job, selection: Selection) -> WrongStateError:
-    left = sum(count for _name, count in _failed_by_category(job, selection))
+def _nothing(job: Job, selection: Selection, category: str | None) -> WrongStateError:
+    found = _failed_by_category(job, selection)
+    left = sum(count for name, count in found if category in (None, name))
     if left:
         return WrongStateError(
             _("没有可以重试的条目：失败的 %(count)s 条都属于不宜重试的分类，请按建议处理。")
