@@ -28,6 +28,11 @@ class Gateway(models.Model):
     options = models.JSONField(_l("选项"), default=dict, blank=True)
     callback_secret = models.CharField(_l("回调密钥"), max_length=64, unique=True)
     timeout_seconds = models.FloatField(_l("应答超时（秒）"), default=30.0)
+    #: of the IP this installation calls from; shared by all lanes and machines; NULL = no limit
+    rate_limit_per_min = models.PositiveIntegerField(
+        _l("总速率上限（条/分）"), null=True, blank=True
+    )
+    max_concurrent = models.PositiveIntegerField(_l("总并发上限"), null=True, blank=True)
     is_active = models.BooleanField(_l("启用"), default=True)
     created_at = models.DateTimeField(_l("创建时间"), db_default=Now(), editable=False)
 
@@ -38,6 +43,12 @@ class Gateway(models.Model):
             models.CheckConstraint(
                 condition=Q(timeout_seconds__gte=1) & Q(timeout_seconds__lte=300),
                 name="gateway_timeout_range",
+            ),
+            models.CheckConstraint(
+                condition=(Q(rate_limit_per_min__isnull=True) | Q(rate_limit_per_min__gte=1))
+                & (Q(max_concurrent__isnull=True) | Q(max_concurrent__gte=1)),
+                name="gateway_limits_positive",
+                violation_error_message=_l("网关的速率与并发上限至少为 1；留空表示不限。"),
             ),
         ]
 

@@ -20,3 +20,14 @@ def one_of(field: str, states: Iterable[StrEnum], name: str) -> models.CheckCons
 def choices(labels: Iterable[tuple[StrEnum, str]]) -> list[tuple[str, Any]]:
     """Django choices from a label table of `domain`."""
     return [(state.value, gettext_lazy(label)) for state, label in labels]
+
+
+class Rising(models.Func):
+    """Whether an integer array holds positive, strictly rising numbers.
+
+    The SQL function is made by a migration: a check constraint may not hold a subquery.
+    """
+
+    function = "batches_rising"
+    output_field = models.BooleanField()
+    conditional = True

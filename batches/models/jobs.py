@@ -25,7 +25,7 @@ from batches.domain.states import (
 )
 
 from .accounts import Account
-from .checks import choices, one_of
+from .checks import Rising, choices, one_of
 from .files import Upload
 
 
@@ -103,6 +103,23 @@ class Job(models.Model):
     #: virtual schedule of the job's own rate ceiling
     rate_at = models.DateTimeField(null=True)
     max_attempts = models.PositiveSmallIntegerField(_l("最多尝试次数"), default=5)
+    #: targets per call, where content and gateway allow more than one
+    call_size = models.PositiveSmallIntegerField(_l("每次请求的目标数"), default=1)
+    #: nothing is sent before; a start missed by too much asks a person
+    start_at = models.DateTimeField(_l("定时开始"), null=True)
+    #: allowed hours in the installation's time zone; both or none; may span midnight
+    window_from = models.TimeField(_l("允许时段从"), null=True)
+    window_to = models.TimeField(_l("允许时段到"), null=True)
+
+    # --- breaker ---
+    #: consecutive bad outcomes that stop one shard
+    breaker_streak = models.PositiveSmallIntegerField(_l("分片连续失败上限"), default=10)
+    #: share of bad outcomes among the last `breaker_window` that stops the job
+    breaker_ratio = models.FloatField(_l("作业失败率上限"), default=0.5)
+    breaker_window = models.PositiveIntegerField(_l("失败率统计条数"), default=200)
+    breaker_min_sample = models.PositiveIntegerField(_l("失败率最少样本"), default=50)
+    #: share of stopped shards that stops the job
+    breaker_shard_share = models.FloatField(_l("熔断分片占比上限"), default=0.5)
 
     class Meta:
         verbose_name = _l("作业")
@@ -120,6 +137,30 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(max_attempts__gte=1) & Q(max_attempts__lte=20),
                 name="job_max_attempts_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(budget_limit__isnull=True) | Q(budget_limit__gte=1),
+                name="job_budget_positive",
+            ),
+            models.CheckConstraint(condition=Rising("stages"), name="job_stages_rise"),
+            models.CheckConstraint(
+                condition=Q(call_size__gte=1) & Q(call_size__lte=50), name="job_call_size_range"
+            ),
+            models.CheckConstraint(
+                condition=Q(window_from__isnull=True, window_to__isnull=True)
+                | (Q(window_from__isnull=False, window_to__isnull=False) & ~Q(window_from=F("window_to"))),
+                name="job_window_both_or_none",
+            ),
+            models.CheckConstraint(
+                condition=Q(breaker_streak__gte=1)
+                & Q(breaker_ratio__gt=0)
+                & Q(breaker_ratio__lte=1)
+                & Q(breaker_window__gte=1)
+                & Q(breaker_min_sample__gte=1)
+                & Q(breaker_min_sample__lte=F("breaker_window"))
+                & Q(breaker_shard_share__gt=0)
+                & Q(breaker_shard_share__lte=1),
+                name="job_breaker_range",
             ),
             models.CheckConstraint(
                 condition=Q(pause_reason="") | Q(status__in=["paused", "pausing"]),

@@ -22,6 +22,8 @@ class Lane(models.Model):
     #: set to ask this turn to end early
     stop_requested = models.BooleanField(default=False)
     sent = models.PositiveBigIntegerField(default=0)
+    #: why it sends less than it could: '' or 'redis'
+    note = models.CharField(max_length=20, blank=True, db_default="", default="")
 
     class Meta:
         verbose_name = _l("执行通道")
