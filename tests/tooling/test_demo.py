@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wecom_ops.local import demo, instance, once
+from wecom_ops.local import demo, instance, once, sample
 from wecom_ops.local.files import exclusive_lock
 
 REPORT: dict[str, Any] = {
@@ -128,3 +128,32 @@ def test_description_of_a_job_shows_every_figure() -> None:
     text = once.describe(REPORT)
     for piece in ("completed", "confirmed  8", "target_invalid 40003: 1", "2 rows"):
         assert piece in text
+
+
+def test_accounts_that_only_the_file_names_are_added_at_rates_that_fit(tmp_path: Path) -> None:
+    examples = sample.account_rows()
+    known = examples[0]["guid"]
+    lines = ["账号,客户ID", "1688850000000999,7881300000000001", "1.68885E+15,7881300000000002"]
+    lines += [f"{known},788130000{number:07}" for number in range(1000)]
+    file = tmp_path / "own.csv"
+    file.write_text("\n".join(lines), encoding="gb18030")
+    audience = sample.audience_of(file)
+    assert audience.rows_by_account == {"1688850000000999": 1, known: 1000}
+    assert "{name}" not in audience.message  # the file has no names
+    rows = {row["guid"]: row for row in sample.account_rows(audience)}
+    assert len(rows) == len(examples) + 1
+    assert int(rows[known]["total_rate_per_min"]) >= 2000
+    assert int(rows["1688850000000999"]["total_rate_per_min"]) == 600
+    assert sample.simulator_limits(list(rows.values()))[1] >= 20 * 600
+
+
+def test_audience_of_the_example_is_greeted_by_name() -> None:
+    audience = sample.audience_of(sample.CUSTOMERS)
+    assert audience.message.startswith("{name}")
+    assert set(audience.rows_by_account) == {row["guid"] for row in sample.account_rows()}
+
+
+def test_audience_of_what_is_no_table_is_left_to_the_real_check(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_bytes(b"\x89PNG\r\n\x1a\n")
+    assert sample.audience_of(file).rows_by_account == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import http.client
 import io
 import json
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import django
 
+from wecom_ops.local import sample
 from wecom_ops.local.child import Child
 from wecom_ops.local.files import LocalStackError, free_port, port_is_free, tail
 from wecom_ops.local.instance import ROOT, Instance, open_instance
@@ -26,7 +26,6 @@ from wecom_ops.local.stopping import Stopped, raise_on_signals
 
 DEFAULT_PORT = 8000
 ADMIN = "admin"
-FAST_RATE = 600
 MANAGE = (sys.executable, str(ROOT / "manage.py"))
 _READY_SECONDS = 60.0
 
@@ -147,19 +146,7 @@ def make_admin(instance: Instance) -> str:
     return password
 
 
-def sample_accounts(*, fast: bool) -> list[dict[str, str]]:
-    """The rows of examples/accounts.csv; with ``fast`` at rates that end a sample job soon."""
-    with (ROOT / "examples" / "accounts.csv").open(encoding="utf-8-sig", newline="") as source:
-        rows = list(csv.DictReader(source))
-    if fast:
-        for row in rows:
-            row["total_rate_per_min"] = str(max(FAST_RATE, int(row["total_rate_per_min"])))
-    return rows
-
-
-def load_accounts(
-    instance: Instance, rows: list[dict[str, str]], gateway_url: str
-) -> list[dict[str, str]]:
+def load_accounts(instance: Instance, rows: list[sample.Row], gateway_url: str) -> list[sample.Row]:
     """Loads the accounts at this run's simulator; what load_accounts says of each gateway.
 
     A kept instance may find the simulator's old port taken: its gateway then moves along.
@@ -171,12 +158,10 @@ def load_accounts(
         Gateway.objects.filter(base_url=old).update(base_url=gateway_url)
     moved.write_text(gateway_url)
     target = instance.home / "accounts.csv"
-    with target.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.DictWriter(handle, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows({**row, "gateway_url": gateway_url} for row in rows)
-    told = manage("load_accounts", str(target), "--json", log=instance.logs / "setup.log")
-    return [json.loads(line) for line in told.splitlines() if line.strip()]
+    sample.write_rows(rows, target, gateway_url)
+    return sample.read_told(
+        manage("load_accounts", str(target), "--json", log=instance.logs / "setup.log")
+    )
 
 
 def register_callback(simulator_port: int, url: str) -> None:
@@ -206,15 +191,18 @@ def run(options: argparse.Namespace, instance: Instance) -> int:
         django.setup()
         password = make_admin(instance)
         simulator_port = instance.remembered_port("simulator_port")
-        rows = sample_accounts(fast=options.once)
+        file = options.csv or sample.CUSTOMERS
+        audience = sample.audience_of(file) if options.once else None
+        rows = sample.account_rows(audience)
         gateways = load_accounts(instance, rows, f"http://127.0.0.1:{simulator_port}")
-        limit = max(int(row["total_rate_per_min"]) for row in rows)
+        per_account, per_address = map(str, sample.simulator_limits(rows))
         simulator = stack.enter_context(
             running(
                 "simulator",
                 [
                     *(*MANAGE, "simulate_gateway", "--port", str(simulator_port)),
-                    *("--latency-ms", "20-80", "--limit-account", str(limit)),
+                    *("--latency-ms", "20-80"),
+                    *("--limit-account", per_account, "--limit-ip", per_address),
                     *("--record", str(instance.home / "effects.jsonl")),
                 ],
                 logs / "simulator.log",
@@ -228,10 +216,10 @@ def run(options: argparse.Namespace, instance: Instance) -> int:
         await_answer(workers, port, "/healthz", logs / "stack.log")
         for gateway in gateways:
             register_callback(simulator_port, f"http://127.0.0.1:{port}{gateway['callback_path']}")
-        if options.once:
+        if audience is not None:
             from wecom_ops.local import once
 
-            return once.run(options.csv or ROOT / "examples" / "customers.csv", workers, logs)
+            return once.run(file, audience.message, workers, logs)
         print(
             f"\n  Console    http://127.0.0.1:{port}/\n"
             f"  User       {ADMIN}\n"

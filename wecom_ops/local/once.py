@@ -17,7 +17,6 @@ from wecom_ops.local.child import Child
 from wecom_ops.local.demo import try_manage
 from wecom_ops.local.files import LocalStackError, tail
 
-MESSAGE = "{name}，您好！门店周年庆本周六开始，凭此消息可领取礼品一份。"
 _STATES = ("pending", "submitted", "confirmed", "failed", "abandoned")
 _MOVING = frozenset({"preparing", "running", "pausing", "verifying", "cancelling", "terminating"})
 _STALL_SECONDS = 180.0
@@ -25,8 +24,8 @@ _BAR_CELLS = 32
 Report = dict[str, Any]
 
 
-def run(csv_file: Path, workers: Child, logs: Path) -> int:
-    job = create(csv_file)
+def run(csv_file: Path, message: str, workers: Child, logs: Path) -> int:
+    job = create(csv_file, message)
     if job is None:
         return 2
     final = watch(job["id"], workers, logs)
@@ -44,11 +43,11 @@ def run(csv_file: Path, workers: Child, logs: Path) -> int:
     return 1 if faults else 0
 
 
-def create(csv_file: Path) -> Report | None:
+def create(csv_file: Path, message: str) -> Report | None:
     """The started job's report, or None when the file was refused (the reasons are printed)."""
     done = try_manage(
         *("create_job", "--action", "send_text", "--csv", str(csv_file)),
-        *("--param", f"content={MESSAGE}", "--name", f"demo: {csv_file.name}"),
+        *("--param", f"content={message}", "--name", f"demo: {csv_file.name}"),
         # A run of its own each time, also on a database that is kept.
         *("--idempotency-key", f"demo-{secrets.token_hex(8)}", "--start", "--json"),
     )
