@@ -35,6 +35,7 @@ _MAGIC = (
     (b"SQLite format 3", "SQLite"),
 )
 _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_HEAD_BYTES = 4096
 #: A single line longer than this is no list of customers; it also bounds the memory of a line.
 LINE_MAX_BYTES = 1024 * 1024
 #: After this many three-byte characters read well, a fault is a fault and not another encoding:
@@ -144,10 +145,12 @@ def file_empty() -> Problem:
 
 
 def _head(source: Source) -> bytes:
+    head = b""
     for chunk in source.open():
-        if chunk:
-            return chunk[:4096]
-    return b""
+        head += chunk[:_HEAD_BYTES]
+        if len(head) >= _HEAD_BYTES:
+            break
+    return head
 
 
 def _refuse_other_formats(head: bytes) -> None:

@@ -152,11 +152,13 @@ def _chosen(names: Sequence[str], choice: str | int) -> list[int]:
 
 
 def _missing(header: Header, specs: Sequence[ColumnSpec]) -> list[Problem]:
-    if len(header.columns) == 1 and "，" in header.columns[0]:
+    if len(header.columns) == 1 and "," in header.columns[0]:  # widths are folded by now
         return [
             Problem(
                 "header_wide_comma",
-                N_("表头用了全角逗号“，”分隔（%(header)s）。请改成半角逗号 , 后重新上传。"),
+                N_(
+                    "表头用了全角逗号“，”分隔，只看到一列（%(header)s）。请改成半角逗号 , 后重新上传。"
+                ),
                 {"header": header.columns[0][:200]},
             )
         ]

@@ -36,9 +36,9 @@ def workbook_rows(source: Source) -> Iterator[Row]:
     E+ notation, for the spreadsheet has already lost their last digits.
     """
     sheet = _first_sheet(_read(source))
-    top, left = sheet.start or (0, 0)
-    padding = [""] * left
-    for number, values in enumerate(sheet.iter_rows(), top + 1):
+    # the rows above the first cell are given, the columns before it are not
+    padding = [""] * (sheet.start or (0, 0))[1]
+    for number, values in enumerate(sheet.iter_rows(), 1):
         cells = [value if isinstance(value, str) else _text(value) for value in values]
         if any(cells):
             yield number, padding + cells
