@@ -8,6 +8,7 @@
 | Refused, retryable         | pending with backoff, then failed     | returned | –                  |
 | Refused, final             | failed                                | returned | counts as bad      |
 | NotSent                    | pending with backoff, not counted     | returned | holds, bad         |
+| NotSent, lane lost         | pending, not counted                  | returned | –                  |
 | Unknown                    | submitted, in doubt                   | spent    | counts as bad      |
 """
 
@@ -122,6 +123,16 @@ def decide(
                 message=outcome.message,
                 refund=True,
                 bad=True,
+            )
+        case NotSent(category=Category.LOST):
+            # our own lease had run out: the gateway did nothing wrong, another lane may go on
+            return Decision(
+                Fate.RETRY,
+                "not_sent",
+                category=outcome.category,
+                message=outcome.message,
+                counted=False,
+                refund=True,
             )
         case NotSent():
             hold = min(UNSENT_HOLD_CAP, UNSENT_HOLD_BASE * 2 ** min(unsent_streak - 1, 10))
