@@ -83,8 +83,8 @@ class Stack:
 def stack(tmp_path: Path) -> Iterator[Stack]:
     running = Stack(tmp_path)
     yield running
-    running.process.kill()
-    running.process.wait()
+    running.process.terminate()
+    running.process.wait(timeout=20)
 
 
 def test_stack_heals_a_killed_lane_and_stops_within_ten_seconds(stack: Stack) -> None:

@@ -49,8 +49,8 @@ class FakeStack:
         return wait_until(lambda: all(self.pids(name) for name in ("lane", "stubborn", "web")))
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        self.process.terminate()
+        self.process.wait(timeout=20)
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()

@@ -184,7 +184,7 @@ def run(options: argparse.Namespace, instance: Instance) -> int:
     port = choose_port(options.port, once=options.once)
     print("Starting the servers …", flush=True)
     with contextlib.ExitStack() as stack:
-        urls = stack.enter_context(local_servers(instance.home, durable=True))
+        urls = stack.enter_context(local_servers(instance.home, durable=instance.kept))
         os.environ.update(environment(instance, urls, port))
         logs = instance.logs
         manage("migrate", "--verbosity", "0", log=logs / "setup.log")

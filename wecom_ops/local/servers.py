@@ -18,8 +18,8 @@ from wecom_ops.local.valkey import EmbeddedValkey
 def local_servers(home: Path, *, durable: bool) -> Iterator[dict[str, str]]:
     """DATABASE_URL and REDIS_URL of running servers; what this started, it stops.
 
-    ``home`` is a private folder for their data. With ``durable`` the data outlives a crash and a
-    restart; without, it is only as lasting as a test run needs.
+    ``home`` is a private folder for their data. With ``durable`` the data outlives a crash and is
+    found again by the next run in the same ``home``; without, it is thrown away at the end.
     """
     urls = {name: os.environ.get(name, "").strip() for name in ("DATABASE_URL", "REDIS_URL")}
     with contextlib.ExitStack() as stack:
