@@ -137,6 +137,20 @@ def test_postgres_failing_start_shows_the_log(tmp_path: Path) -> None:
         subprocess.run(["rm", "-rf", home], check=True)
 
 
+def test_postgres_set_up_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
+    home = temporary_folder()
+    server = EmbeddedPostgres(home, durable=False)
+    (home / "pgdata.new").mkdir()
+    (home / "pgdata.new" / "PG_VERSION").write_text("18\n")
+    try:
+        server.start()
+        with psycopg.connect(server.url) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        server.stop()
+        subprocess.run(["rm", "-rf", home], check=True)
+
+
 def test_valkey_failing_start_shows_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

