@@ -50,6 +50,8 @@ MESSAGE_MAX_BYTES = env.number("MESSAGE_MAX_BYTES", 4000)
 SHARD_SLICE_SIZE = env.number("SHARD_SLICE_SIZE", 5000)
 LANE_TURN_SECONDS = env.number("LANE_TURN_SECONDS", 120, most=300)
 LANE_LEASE_SECONDS = env.number("LANE_LEASE_SECONDS", 8)
+# A scheduled start that was missed by more than this asks a person instead of sending late.
+MISSED_START_SECONDS = env.number("MISSED_START_SECONDS", 900)
 ALERT_WEBHOOK_URL = env.text("ALERT_WEBHOOK_URL")
 ENVIRONMENT_LABEL = env.text("ENVIRONMENT_LABEL")
 

@@ -36,6 +36,10 @@ ENGINE_EVENTS: Mapping[str, str] = {
     "job.verifying": N_("全部发出，等待核实"),
     "job.completed": N_("已完成"),
     "job.terminated": N_("已终止"),
+    "job.tripped": N_("熔断，作业已停"),
+    "shard.tripped": N_("熔断，分片已停"),
+    "shard.credential_lost": N_("账号登录失效，分片已停"),
+    "account.credential_lost": N_("账号登录失效"),
     "job.calls_lost": N_("执行进程中断，在途条目转为存疑"),
 }
 EVENT_LABELS: Mapping[str, str] = {**ENGINE_EVENTS, **VERB_EVENTS}

@@ -19,21 +19,50 @@ class Tally:
     budget_used: int = 0
     stage_limit: int | None = None
     pause_reason: str = ""
+    #: pending items of shards that a lane may run
+    runnable: int = 0
+    shards: int = 0
+    #: shards stopped by the breaker
+    tripped: int = 0
+    breaker_shard_share: float = 1.0
+    #: seconds since the set start; None without one, negative before it
+    start_late: float | None = None
+    #: nothing of the job was ever answered
+    untouched: bool = False
+
+    @property
+    def breaker_open(self) -> bool:
+        """Enough shards tripped to stop the job, or nothing but tripped ones is left."""
+        if self.tripped == 0:
+            return False
+        share = self.tripped >= 2 and self.tripped >= self.breaker_shard_share * self.shards
+        return share or (self.runnable == 0 and self.inflight == 0)
 
 
 def _ended(tally: Tally) -> JobStatus:
     return JobStatus.VERIFYING if tally.submitted else JobStatus.COMPLETED
 
 
-def next_move(tally: Tally) -> tuple[JobStatus, str] | None:
+def next_move(tally: Tally, *, start_grace: float = 900.0) -> tuple[JobStatus, str] | None:
     """The status a job moves to now, with its pause reason; None if it stays.
 
     Limits pause a job only when nothing is in flight: a refusal still to come returns its send.
+    A set start that was missed by more than `start_grace` seconds asks a person.
     """
     match tally.status:
         case JobStatus.RUNNING:
             if tally.pending == 0:
                 return _ended(tally), ""
+            if tally.breaker_open:
+                target = JobStatus.PAUSING if tally.inflight else JobStatus.PAUSED
+                return target, PauseReason.BREAKER
+            if (
+                tally.start_late is not None
+                and tally.start_late > start_grace
+                and tally.untouched
+                and tally.inflight == 0
+            ):
+                return JobStatus.PAUSED, PauseReason.MISSED_START
             if tally.inflight == 0:
                 if tally.budget_limit is not None and tally.budget_used >= tally.budget_limit:
                     return JobStatus.PAUSED, PauseReason.BUDGET

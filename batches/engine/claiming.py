@@ -15,6 +15,7 @@ from batches.store.connections import Connection, connect
 from batches.store.settle import Settled
 
 from .plan import REFILL_BELOW, AccountPlan, PlannedItem, ShardPlan
+from .breaking import watch
 from .sending import Flight, fly
 from .state import SLOW_FLIGHT, LaneState
 from .transport import Transport
@@ -185,6 +186,7 @@ class Claimer:
         hold = max(d.hold for d in settled.decisions)
         if hold or settled.late:
             account.due = max(account.due, time.monotonic() + hold + settled.late)
+        watch(state, flight, settled)
         state.flights.pop(flight.call_id, None)
         state.answers.append(settled)
         state.settle_wake.set()
@@ -200,7 +202,9 @@ class Claimer:
             room = rooms.get(shard.job_id)
             if room is None or room.status != "running":
                 continue
-            if room.rate_in > 0:
+            if not room.may_send:
+                state.blocked[shard.job_id] = now + 1.0
+            elif room.rate_in > 0:
                 state.blocked[shard.job_id] = now + room.rate_in
             elif room.budget <= 0 or room.stage <= 0:
                 state.blocked[shard.job_id] = now + 1.0

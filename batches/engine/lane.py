@@ -57,6 +57,19 @@ class _Housekeeper:
             log.exception("housekeeping failed this time")
             connection.close()
 
+    async def do(self, act: Callable[[], object]) -> None:
+        """Carry out one stop of the breaker; if it fails, the next bad outcome asks again."""
+        await asyncio.get_running_loop().run_in_executor(self._pool, self._act, act)
+
+    @staticmethod
+    def _act(act: Callable[[], object]) -> None:
+        close_old_connections()
+        try:
+            act()
+        except Exception:  # noqa: BLE001
+            log.exception("a stop of the breaker failed this time")
+            connection.close()
+
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(
             self._pool, lambda: connection.close()  # looked up in that thread
@@ -215,6 +228,8 @@ class Turn:
         """Jobs that may move: at once when a settle says so, all of them now and then."""
         passes = 0
         while True:
+            while state.trips:
+                await self._house.do(state.trips.pop(0))
             if passes % 10 == 0:
                 await self._house.run(None)
             elif state.advance:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from batches.actions.base import Compiled
+from batches.domain.breaker import BreakerWindow
 from batches.gateways.base import Gateway, GatewayConfig
 
 #: items looked ahead per shard: enough that a shard at full speed never waits for a fetch
@@ -112,6 +113,7 @@ class JobPlan:
     max_attempts: int
     waits_for_confirmation: bool
     compiled: Compiled
+    breaker: BreakerWindow
 
 
 class ReadyHeap:

@@ -57,6 +57,8 @@ class LaneState:
     open_calls: set[int] = field(default_factory=set)
     #: jobs that may be ready to move on
     advance: set[int] = field(default_factory=set)
+    #: stops that the housekeeping has to carry out
+    trips: list[Callable[[], object]] = field(default_factory=list)
     lease_deadline: float = 0.0
     sent: int = 0
     #: nothing is claimed any more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 
@@ -30,6 +30,21 @@ class Answer:
     body: bytes
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Keeps no connection on which something arrived while it was idle.
+
+    aiohttp would take that for the answer to the next request: one item would be recorded with
+    another one's answer. Proved by test_transport.py, also for the day `_get` changes its name.
+    """
+
+    async def _get(self, *args: Any, **kwargs: Any) -> Any:
+        while (kept := await super()._get(*args, **kwargs)) is not None:
+            if not kept.protocol.should_close:
+                break
+            kept.close()
+        return kept
+
+
 class Transport:
     """One client session of a lane's turn.
 
@@ -40,7 +55,7 @@ class Transport:
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=_Connector(
                 limit=0, keepalive_timeout=KEEPALIVE, ttl_dns_cache=60, use_dns_cache=True
             ),
             auto_decompress=True,
@@ -86,6 +101,7 @@ class Transport:
             aiohttp.ClientConnectorError,
             aiohttp.ConnectionTimeoutError,
             aiohttp.InvalidURL,
+            aiohttp.NonHttpUrlClientError,
         ) as error:
             return NotSent(Category.UNREACHABLE, _words(error))
         except TimeoutError:

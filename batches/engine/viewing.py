@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 
 from batches.actions.registry import get_action
+from batches.domain.breaker import BreakerWindow
 from batches.domain.errors import BatchesError
 from batches.gateways.base import GatewayConfig
 from batches.gateways.registry import get_gateway
@@ -136,6 +137,9 @@ def _compile(row: Any) -> JobPlan | None:
         max_attempts=row.max_attempts,
         waits_for_confirmation=row.confirm_policy != "response",
         compiled=compiled,
+        breaker=BreakerWindow(
+            ratio=row.breaker_ratio, size=row.breaker_window, min_sample=row.breaker_min_sample
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.utils import OperationalError
 
@@ -20,7 +21,8 @@ log = logging.getLogger(__name__)
 ABANDON_CHUNK = 5_000
 
 
-def _run(name: str, **params: object) -> list[dict[str, Any]]:
+def run_query(name: str, **params: object) -> list[dict[str, Any]]:
+    """Run a named query on Django's connection; its rows by column name."""
     with connection.cursor() as cursor:
         cursor.execute(sql(name), params)
         if cursor.description is None:
@@ -34,9 +36,9 @@ def rescue_lost_calls() -> int:
     total = 0
     while True:
         with transaction.atomic():
-            lost = _run("lost_calls")
+            lost = run_query("lost_calls")
             if lost:
-                _run("mark_lost", calls=[row["id"] for row in lost])
+                run_query("mark_lost", calls=[row["id"] for row in lost])
                 for job_id in sorted({row["job_id"] for row in lost}):
                     count = sum(row["job_id"] == job_id for row in lost)
                     add_event(kind="job.calls_lost", job_id=job_id, data={"calls": count})
@@ -47,13 +49,13 @@ def rescue_lost_calls() -> int:
 
 def _abandon(job_id: int) -> None:
     """Abandon what is left of a cancelling job, one bounded step per transaction."""
-    for shard in _run("shards_to_abandon", job=job_id):
+    for shard in run_query("shards_to_abandon", job=job_id):
         while True:
             with transaction.atomic():
-                locked = _run("lock_jobs", jobs=[job_id])
+                locked = run_query("lock_jobs", jobs=[job_id])
                 if not locked or locked[0]["status"] != JobStatus.CANCELLING:
                     return
-                done = _run("abandon_chunk", shard=shard["id"], most=ABANDON_CHUNK)
+                done = run_query("abandon_chunk", shard=shard["id"], most=ABANDON_CHUNK)
             if not done or done[0]["n"] < ABANDON_CHUNK:
                 break
 
@@ -68,23 +70,33 @@ def _tally(row: dict[str, Any]) -> Tally:
         budget_used=row["budget_used"],
         stage_limit=row["stage_limit"],
         pause_reason=row["pause_reason"],
+        runnable=row["runnable"],
+        shards=row["shards"],
+        tripped=row["tripped"],
+        breaker_shard_share=row["breaker_shard_share"],
+        start_late=row["start_late"],
+        untouched=row["untouched"],
     )
+
+
+def _grace() -> float:
+    return float(settings.MISSED_START_SECONDS)
 
 
 def _advance(job_id: int) -> bool:
     """Move one job if it is due. Returns whether it moved."""
-    if next_move(_tally(_run("job_tally", job=job_id)[0])) is None:
+    if next_move(_tally(run_query("job_tally", job=job_id)[0]), start_grace=_grace()) is None:
         return False
     with transaction.atomic():
         # 1. lock, 2. count again under the lock, 3. move with a guard
-        _run("lock_jobs", jobs=[job_id])
-        row = _run("job_tally", job=job_id)[0]
+        run_query("lock_jobs", jobs=[job_id])
+        row = run_query("job_tally", job=job_id)[0]
         tally = _tally(row)
-        move = next_move(tally)
+        move = next_move(tally, start_grace=_grace())
         if move is None:
             return False
         target, reason = move
-        moved = _run(
+        moved = run_query(
             "move_job",
             job=job_id,
             target=target.value,
@@ -95,7 +107,7 @@ def _advance(job_id: int) -> bool:
         if not moved:
             return False
         if target is JobStatus.CANCELLED:
-            _run("cancel_shards", job=job_id)
+            run_query("cancel_shards", job=job_id)
         add_event(
             kind=f"job.{target.value}",
             job_id=job_id,
@@ -111,9 +123,9 @@ def advance_jobs(job_ids: Sequence[int] | None = None) -> int:
     """
     ids = None if job_ids is None else list(job_ids)
     moved = 0
-    for row in _run("movable_jobs", jobs=ids):
+    for row in run_query("movable_jobs", jobs=ids):
         try:
-            status = _run("job_tally", job=row["id"])[0]["status"]
+            status = run_query("job_tally", job=row["id"])[0]["status"]
             if status == JobStatus.CANCELLING:
                 _abandon(row["id"])
             while _advance(row["id"]):

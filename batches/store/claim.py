@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from .connections import Connection, rows
+from .connections import Connection, rows, time_zone
 from .queries import sql
 
 
@@ -59,6 +59,7 @@ async def claim(
                 "jobs": list(jobs),
                 "accounts": list(accounts),
                 "items": list(items),
+                "tz": time_zone(),
             },
         )
     result = ClaimResult()
@@ -81,12 +82,14 @@ class Room:
     budget: int
     stage: int
     rate_in: float
+    #: False outside its hours or before its start
+    may_send: bool
 
 
 async def job_room(conn: Connection, jobs: Sequence[int]) -> dict[int, Room]:
     """Room of each job by id."""
-    found = await rows(conn, "job_room", jobs=list(jobs))
-    return {r.id: Room(r.status, r.budget_room, r.stage_room, r.rate_in) for r in found}
+    found = await rows(conn, "job_room", jobs=list(jobs), tz=time_zone())
+    return {r.id: Room(r.status, r.budget_room, r.stage_room, r.rate_in, r.may_send) for r in found}
 
 
 async def unsent_calls(conn: Connection, *, lane: int, known: Sequence[int]) -> Sequence[Any]:

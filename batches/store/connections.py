@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import psycopg
+from django.conf import settings
 from django.db import connection as django_connection
 from psycopg.rows import namedtuple_row
 
@@ -46,6 +47,11 @@ async def connect(role: str, *, lookup_plans: bool = False) -> Connection:
             autocommit=True, row_factory=namedtuple_row, prepare_threshold=0, **params
         ),
     )
+
+
+def time_zone() -> str:
+    """The installation's zone, in which a job's allowed hours are meant."""
+    return settings.TIME_ZONE
 
 
 async def rows(conn: Connection, name: str, **params: object) -> Sequence[Any]:

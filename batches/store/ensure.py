@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db import connection
 
 from .queries import sql
@@ -20,7 +21,7 @@ class LaneLoad:
 def lane_load() -> LaneLoad:
     """Counted now."""
     with connection.cursor() as cursor:
-        cursor.execute(sql("share"))
+        cursor.execute(sql("share"), {"tz": settings.TIME_ZONE})
         lanes, accounts = cursor.fetchone()
     return LaneLoad(lanes, accounts)
 

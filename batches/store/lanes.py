@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .connections import Connection, rows
+from .connections import Connection, rows, time_zone
 
 
 async def start_lane(conn: Connection, *, worker: str, lease: float) -> int:
@@ -34,14 +34,14 @@ async def release(conn: Connection, *, lane: int, accounts: Sequence[int]) -> No
 
 async def fair_share(conn: Connection) -> int:
     """How many accounts one lane may hold now (rounded up)."""
-    found = (await rows(conn, "share"))[0]
+    found = (await rows(conn, "share", tz=time_zone()))[0]
     lanes = max(1, int(found.lanes))
     return -(-int(found.accounts) // lanes)
 
 
 async def adopt(conn: Connection, *, lane: int, most: int) -> list[int]:
     """Take over up to `most` accounts that can run and have no live owner."""
-    return [row.id for row in await rows(conn, "adopt", lane=lane, most=most)]
+    return [row.id for row in await rows(conn, "adopt", lane=lane, most=most, tz=time_zone())]
 
 
 async def accounts(conn: Connection, *, lane: int) -> Sequence[Any]:
@@ -56,7 +56,7 @@ async def gateways(conn: Connection, *, lane: int) -> Sequence[Any]:
 
 async def shards(conn: Connection, *, lane: int) -> Sequence[Any]:
     """Shards of these accounts with something left, of running jobs."""
-    return await rows(conn, "lane_shards", lane=lane)
+    return await rows(conn, "lane_shards", lane=lane, tz=time_zone())
 
 
 async def jobs(conn: Connection, *, ids: Sequence[int]) -> Sequence[Any]:

@@ -57,11 +57,16 @@ order by id
 select j.id, j.status, j.pause_reason, j.budget_limit, j.budget_used,
   j.stages[j.stages_passed + 1] as stage_limit,
   coalesce(s.pending, 0)::bigint as pending, coalesce(s.submitted, 0)::bigint as submitted,
-  coalesce(s.runnable, 0)::bigint as runnable, coalesce(f.n, 0)::bigint as inflight
+  coalesce(s.runnable, 0)::bigint as runnable, coalesce(f.n, 0)::bigint as inflight,
+  s.shards, s.tripped, j.breaker_shard_share,
+  extract(epoch from clock_timestamp() - j.start_at)::float8 as start_late,
+  coalesce(s.untouched, true) as untouched
 from batches_job j
 left join lateral (
   select sum(pending) as pending, sum(submitted) as submitted,
-    sum(pending) filter (where status in ('pending', 'running')) as runnable
+    sum(pending) filter (where status in ('pending', 'running')) as runnable,
+    count(*) as shards, count(*) filter (where status = 'paused' and reason = 'breaker') as tripped,
+    bool_and(last_advanced_at is null and bad_streak = 0) as untouched
   from batches_shard where job_id = j.id
 ) s on true
 left join lateral (
@@ -110,3 +115,24 @@ from (
   order by id for no key update
 ) o
 where s.id = o.id
+
+-- name: account_jobs
+-- Jobs of which a shard of this account could still run.
+select distinct job_id as id from batches_shard
+where account_id = %(account)s and status in ('pending', 'running')
+order by 1
+
+-- name: lose_credential
+update batches_account set health = 'credential', health_note = %(note)s
+where id = %(account)s and health <> 'credential'
+returning id
+
+-- name: pause_account_shards
+update batches_shard s set status = 'paused', reason = 'credential'
+from (
+  select id from batches_shard
+  where account_id = %(account)s and job_id = any(%(jobs)s) and status in ('pending', 'running')
+  order by id for no key update
+) o
+where s.id = o.id and s.status in ('pending', 'running')
+returning s.job_id, s.ordinal

@@ -70,6 +70,7 @@ job as materialized (
       greatest(coalesce(b.rate_at, t.at), t.at - interval '0.5 second') as rate_base
     from batches_job b, t
     where b.id = any(%(jobs)s) and b.status = 'running'
+      and batches_may_send(b.start_at, b.window_from, b.window_to, t.at, %(tz)s)
   ) j, t
 ),
 ok as materialized (
@@ -119,7 +120,8 @@ where p.id <> all(array(select account_id from ok))
 select j.id, j.status,
   coalesce(j.budget_limit - j.budget_used, 2147483647) as budget_room,
   coalesce(j.stages[j.stages_passed + 1] - j.budget_used, 2147483647) as stage_room,
-  greatest(0, extract(epoch from j.rate_at - clock_timestamp()))::float8 as rate_in
+  greatest(0, extract(epoch from j.rate_at - clock_timestamp()))::float8 as rate_in,
+  batches_may_send(j.start_at, j.window_from, j.window_to, clock_timestamp(), %(tz)s) as may_send
 from batches_job j
 where j.id = any(%(jobs)s)
 

@@ -28,7 +28,8 @@ select
    where a.is_active and exists (
      select from batches_shard s join batches_job j on j.id = s.job_id
      where s.account_id = a.id and s.status in ('pending', 'running') and s.pending > 0
-       and j.status = 'running')) as accounts
+       and j.status = 'running'
+       and batches_may_send(j.start_at, j.window_from, j.window_to, clock_timestamp(), %(tz)s))) as accounts
 
 -- name: adopt
 -- Accounts with something to run and no live owner. SKIP LOCKED: two lanes adopting at once
@@ -43,7 +44,8 @@ with pick as materialized (
     and exists (
       select from batches_shard s join batches_job j on j.id = s.job_id
       where s.account_id = a.id and s.status in ('pending', 'running') and s.pending > 0
-        and j.status = 'running')
+        and j.status = 'running'
+        and batches_may_send(j.start_at, j.window_from, j.window_to, clock_timestamp(), %(tz)s))
   order by a.id
   limit %(most)s
   for no key update of a skip locked
@@ -74,11 +76,13 @@ join batches_account a on a.id = s.account_id
 join batches_job j on j.id = s.job_id
 where a.lane_id = %(lane)s and s.status in ('pending', 'running') and s.pending > 0
   and j.status = 'running'
+  and batches_may_send(j.start_at, j.window_from, j.window_to, clock_timestamp(), %(tz)s)
 order by s.job_id, s.ordinal
 
 -- name: lane_jobs
 select j.id, j.status, j.action, j.params, j.columns, j.mapping, j.confirm_policy,
-  j.max_attempts, j.priority
+  j.max_attempts, j.priority, j.breaker_ratio, j.breaker_window, j.breaker_min_sample,
+  j.call_size
 from batches_job j
 where j.id = any(%(jobs)s)
 

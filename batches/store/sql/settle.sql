@@ -46,7 +46,7 @@ item as (
   where i.id = c.id
 ),
 delta as materialized (
-  select shard_id,
+  select shard_id, min(job_id) as job_id,
     sum(case when was_doubt then (state = 'pending')::int
       else -(state <> 'pending')::int end) as pending,
     sum(case when was_doubt then -(state <> 'submitted')::int
@@ -56,14 +56,18 @@ delta as materialized (
     sum((state = 'failed')::int) as failed,
     sum((state = 'abandoned')::int) as abandoned,
     max(case when state <> 'pending' then seq end) as seq,
-    bool_or(not bad and fate in ('confirmed', 'accepted')) as any_good,
+    bool_or(fate in ('confirmed', 'accepted')) as any_good,
     sum(bad::int) as bad
   from judged group by shard_id
 ),
 -- in id order, so that two settles or a settle and a verb cannot wait for each other
 ordered as materialized (
-  select d.*
-  from delta d join batches_shard s on s.id = d.shard_id
+  select d.*,
+    s.status in ('pending', 'running') and not d.any_good and d.bad > 0
+      and s.bad_streak + d.bad >= j.breaker_streak as trips
+  from delta d
+  join batches_shard s on s.id = d.shard_id
+  join batches_job j on j.id = d.job_id
   order by s.id
   for no key update of s
 ),
@@ -82,14 +86,25 @@ shard as (
       when s.status in ('pending', 'running', 'paused')
         and s.pending + d.pending = 0 and s.submitted + d.submitted = 0
       then case when s.failed + d.failed = s.total then 'failed' else 'completed' end
+      when d.trips then 'paused'
       else s.status
     end,
     reason = case
-      when s.pending + d.pending = 0 and s.submitted + d.submitted = 0 then '' else s.reason
+      when s.pending + d.pending = 0 and s.submitted + d.submitted = 0 then ''
+      when d.trips then 'breaker'
+      else s.reason
     end
   from ordered d, t
   where s.id = d.shard_id
-  returning s.job_id, s.pending
+  returning s.job_id, s.ordinal, s.account_id, s.pending, s.bad_streak,
+    d.trips and s.status = 'paused' as tripped
+),
+-- the breaker's line in the timeline is written with what it tells of
+trip as (
+  insert into batches_event (at, kind, job_id, shard_ordinal, account_id, actor_name, reason, data)
+  select t.at, 'shard.tripped', s.job_id, s.ordinal, s.account_id, '', '',
+    jsonb_build_object('bad_streak', s.bad_streak)
+  from shard s, t where s.tripped
 ),
 minute as (
   insert into batches_jobminute (job_id, minute, sent, confirmed, failed, in_doubt, returned)
@@ -110,7 +125,7 @@ refund as (
   from (select job_id, count(*) as n from judged where refund group by job_id) n
   where j.id = n.job_id
 )
-select job_id, bool_or(pending = 0) as shard_done from shard group by job_id
+select job_id, bool_or(pending = 0 or tripped) as shard_done from shard group by job_id
 
 -- name: settle_calls
 -- A call without a proof keeps `answered_at` empty: a late answer may still come.

@@ -1,0 +1,58 @@
+"""What outcomes do beyond their own item: stop a job, an account, for a person to look."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+
+from batches.domain.categories import Category
+from batches.domain.decisions import Decision
+from batches.domain.states import PauseReason
+from batches.store.settle import Settled
+from batches.store.trips import lose_credential, trip_job
+
+from .sending import Flight
+from .state import LaneState
+
+log = logging.getLogger(__name__)
+
+#: seconds for which the lane itself sends nothing more while the stop is being written
+MEANWHILE = 5.0
+
+
+def watch(state: LaneState, flight: Flight, settled: Settled) -> None:
+    """Look at one answer; stop at once in memory what is about to be stopped in the database."""
+    for decision in settled.decisions:
+        if decision.slow_down:
+            continue  # a rate refusal is the pace's business
+        if decision.category == Category.CREDENTIAL:
+            _account(state, flight, decision)
+        elif decision.category == Category.PERMISSION:
+            _job(state, flight, PauseReason.PERMISSION, decision)
+        if decision.bad or decision.outcome == "accepted":
+            if flight.job.breaker.add(bad=decision.bad):
+                _job(state, flight, PauseReason.BREAKER, decision)
+
+
+def _account(state: LaneState, flight: Flight, decision: Decision) -> None:
+    account = flight.account
+    account.due = max(account.due, time.monotonic() + MEANWHILE)
+    note = " ".join(filter(None, (decision.code, decision.message)))
+    state.trips.append(partial(lose_credential, account.account_id, note=note))
+
+
+def _job(state: LaneState, flight: Flight, reason: PauseReason, decision: Decision) -> None:
+    job = flight.job
+    now = time.monotonic()
+    if state.blocked.get(job.job_id, 0.0) > now + MEANWHILE / 2:
+        return  # being carried out
+    state.blocked[job.job_id] = now + MEANWHILE
+    log.warning("job %d is stopped: %s", job.job_id, reason)
+    data = {
+        "bad": job.breaker.bad,
+        "sample": job.breaker.sample,
+        "category": decision.category,
+        "code": decision.code,
+    }
+    state.trips.append(partial(trip_job, job.job_id, reason=reason, data=data))

@@ -1,0 +1,52 @@
+"""The breaker's stops that concern more than one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from batches.domain.states import JobStatus, PauseReason
+
+from . import jobs
+from .advance import run_query
+from .events import add_event
+
+
+def trip_job(job_id: int, *, reason: PauseReason, data: Mapping[str, Any]) -> bool:
+    """running → paused (or pausing, with calls in flight); False if it runs no more."""
+    with transaction.atomic():
+        job = jobs.lock_job(job_id)
+        if job.status != JobStatus.RUNNING:
+            return False
+        inflight = jobs.in_flight(job_id)
+        target = JobStatus.PAUSING if inflight else JobStatus.PAUSED
+        if not jobs.move_job(job_id=job_id, target=target, reason=reason):
+            return False
+        add_event(
+            kind="job.tripped",
+            job_id=job_id,
+            data={**data, "from": job.status, "to": target.value, "reason": reason.value},
+        )
+    return True
+
+
+def lose_credential(account_id: int, *, note: str) -> int:
+    """Pause the account's shards in every job; returns how many. Repeating changes nothing."""
+    with transaction.atomic():
+        # 1. the jobs, in id order, 2. the account, 3. the shards
+        ids = [row["id"] for row in run_query("account_jobs", account=account_id)]
+        run_query("lock_jobs", jobs=ids)
+        lost = run_query("lose_credential", account=account_id, note=note[:300])
+        paused = run_query("pause_account_shards", account=account_id, jobs=ids)
+        if lost or paused:
+            add_event(kind="account.credential_lost", account_id=account_id, reason=note[:300])
+        for row in paused:
+            add_event(
+                kind="shard.credential_lost",
+                job_id=row["job_id"],
+                shard_ordinal=row["ordinal"],
+                account_id=account_id,
+            )
+    return len(paused)
