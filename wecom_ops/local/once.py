@@ -52,7 +52,8 @@ def create(csv_file: Path, message: str) -> Report | None:
         *("--idempotency-key", f"demo-{secrets.token_hex(8)}", "--start", "--json"),
     )
     if done.returncode:
-        print(f"{done.stdout}{done.stderr}".strip(), file=sys.stderr)
+        # The reasons in words; the same as JSON would only repeat them.
+        print((done.stderr or done.stdout).strip(), file=sys.stderr)
         return None
     report: Report = json.loads(done.stdout)
     return report
