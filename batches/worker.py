@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from django.db import close_old_connections, connection
 from redis.exceptions import RedisError
 from rq import SimpleWorker
+from rq.exceptions import StopRequested
 from rq.utils import now
 from rq.worker import WorkerStatus
-from rq.exceptions import StopRequested
 
 from batches.engine.ensure import ensure_lanes
 
@@ -62,14 +62,14 @@ class LaneWorker(SimpleWorker):
         """RQ's own now and then; waking lanes each time."""
         if time.monotonic() - self._rq_maintained > RQ_MAINTENANCE:
             self._rq_maintained = time.monotonic()
-            super().run_maintenance_tasks()
-        self.last_cleaned_at = now()
+            super().run_maintenance_tasks()  # type: ignore[no-untyped-call]
+        self.last_cleaned_at = now()  # type: ignore[assignment]
         try:
             close_old_connections()
             ensure_lanes()
         except RedisError:
             raise
-        except Exception:  # noqa: BLE001 - PostgreSQL away: the next pass tries again
+        except Exception:
             log.warning("lanes not checked this time", exc_info=True)
             connection.close()
 

@@ -49,18 +49,14 @@ _C = CategoryInfo
 CATEGORIES: dict[Category, CategoryInfo] = {
     Category.RETRY_SYSTEM: _C(N_("网关繁忙"), N_("稍后重试失败条目"), True, True),
     Category.RATE_LIMITED: _C(N_("触发限流"), N_("降低账号速率后重试"), True, True),
-    Category.CREDENTIAL: _C(
-        N_("账号登录失效"), N_("重新登录该账号后重试"), False, True
-    ),
+    Category.CREDENTIAL: _C(N_("账号登录失效"), N_("重新登录该账号后重试"), False, True),
     Category.PERMISSION: _C(N_("没有接口权限"), N_("请管理员开通权限后重试"), False, True),
     Category.TARGET_INVALID: _C(
         N_("目标无效"), N_("核对客户或群 ID，修正后重新上传"), False, False
     ),
     Category.TAG_INVALID: _C(N_("标签无效"), N_("核对标签 ID，修正后重新上传"), False, False),
     Category.QUOTA_LIMIT: _C(N_("超出配额"), N_("等待配额恢复或拆分名单"), False, True),
-    Category.CONTENT_INVALID: _C(
-        N_("内容不合规"), N_("修改消息内容后新建作业"), False, False
-    ),
+    Category.CONTENT_INVALID: _C(N_("内容不合规"), N_("修改消息内容后新建作业"), False, False),
     Category.MESSAGE_STATE: _C(N_("消息状态不允许"), N_("核对消息状态"), False, False),
     Category.PARAM: _C(N_("参数错误"), N_("请把错误码告诉开发人员"), False, False),
     Category.OTHER: _C(N_("其他拒绝"), N_("查看错误码与原文"), False, True),

@@ -1,15 +1,15 @@
 """What becomes of an item, its budget and its account's pace: one row per outcome.
 
-| outcome                    | item                                  | budget   | pace               |
-|----------------------------|---------------------------------------|----------|--------------------|
-| Accepted, final            | confirmed                             | spent    | recovers           |
-| Accepted, not final        | submitted, waits for its confirmation | spent    | recovers           |
-| Refused, rate limited      | pending, attempt not counted          | returned | halves, then holds |
-| Refused, retryable         | pending with backoff, then failed     | returned | –                  |
-| Refused, final             | failed                                | returned | counts as bad      |
-| NotSent                    | pending with backoff, not counted     | returned | holds, bad         |
-| NotSent, lane lost         | pending, not counted                  | returned | –                  |
-| Unknown                    | submitted, in doubt                   | spent    | counts as bad      |
+| outcome               | item                                  | budget   | pace               |
+|-----------------------|---------------------------------------|----------|--------------------|
+| Accepted, final       | confirmed                             | spent    | recovers           |
+| Accepted, not final   | submitted, waits for its confirmation | spent    | recovers           |
+| Refused, rate limited | pending, attempt not counted          | returned | halves, then holds |
+| Refused, retryable    | pending with backoff, then failed     | returned | –                  |
+| Refused, final        | failed                                | returned | counts as bad      |
+| NotSent               | pending with backoff, not counted     | returned | holds, bad         |
+| NotSent, lane lost    | pending, not counted                  | returned | –                  |
+| Unknown               | submitted, in doubt                   | spent    | counts as bad      |
 """
 
 from __future__ import annotations

@@ -43,47 +43,64 @@ def _ended(tally: Tally) -> JobStatus:
     return JobStatus.VERIFYING if tally.submitted else JobStatus.COMPLETED
 
 
-def next_move(tally: Tally, *, start_grace: float = 900.0) -> tuple[JobStatus, str] | None:
+Move = tuple[JobStatus, str]
+
+
+def _limit_reached(tally: Tally) -> PauseReason | None:
+    """Budget or checkpoint used up; only when nothing is in flight, as a refusal returns it."""
+    if tally.inflight:
+        return None
+    if tally.budget_limit is not None and tally.budget_used >= tally.budget_limit:
+        return PauseReason.BUDGET
+    if tally.stage_limit is not None and tally.budget_used >= tally.stage_limit:
+        return PauseReason.STAGE
+    return None
+
+
+def _missed_start(tally: Tally, grace: float) -> bool:
+    late = tally.start_late is not None and tally.start_late > grace
+    return late and tally.untouched and not tally.inflight
+
+
+def _from_running(tally: Tally, grace: float) -> Move | None:
+    if tally.pending == 0:
+        return _ended(tally), ""
+    if tally.breaker_open:
+        return (JobStatus.PAUSING if tally.inflight else JobStatus.PAUSED), PauseReason.BREAKER
+    if _missed_start(tally, grace):
+        return JobStatus.PAUSED, PauseReason.MISSED_START
+    if reason := _limit_reached(tally):
+        return JobStatus.PAUSED, reason
+    return None
+
+
+def _from_pausing(tally: Tally) -> Move | None:
+    if tally.pending == 0:
+        return _ended(tally), ""
+    return (JobStatus.PAUSED, tally.pause_reason) if tally.inflight == 0 else None
+
+
+def _from_verifying(tally: Tally) -> Move | None:
+    if tally.pending > 0:
+        return JobStatus.RUNNING, ""
+    return (JobStatus.COMPLETED, "") if tally.submitted == 0 else None
+
+
+def next_move(tally: Tally, *, start_grace: float = 900.0) -> Move | None:
     """The status a job moves to now, with its pause reason; None if it stays.
 
-    Limits pause a job only when nothing is in flight: a refusal still to come returns its send.
     A set start that was missed by more than `start_grace` seconds asks a person.
     """
     match tally.status:
         case JobStatus.RUNNING:
-            if tally.pending == 0:
-                return _ended(tally), ""
-            if tally.breaker_open:
-                target = JobStatus.PAUSING if tally.inflight else JobStatus.PAUSED
-                return target, PauseReason.BREAKER
-            if (
-                tally.start_late is not None
-                and tally.start_late > start_grace
-                and tally.untouched
-                and tally.inflight == 0
-            ):
-                return JobStatus.PAUSED, PauseReason.MISSED_START
-            if tally.inflight == 0:
-                if tally.budget_limit is not None and tally.budget_used >= tally.budget_limit:
-                    return JobStatus.PAUSED, PauseReason.BUDGET
-                if tally.stage_limit is not None and tally.budget_used >= tally.stage_limit:
-                    return JobStatus.PAUSED, PauseReason.STAGE
+            return _from_running(tally, start_grace)
         case JobStatus.PAUSING:
-            if tally.pending == 0:
-                return _ended(tally), ""
-            if tally.inflight == 0:
-                return JobStatus.PAUSED, tally.pause_reason
+            return _from_pausing(tally)
         case JobStatus.VERIFYING:
-            if tally.pending > 0:
-                return JobStatus.RUNNING, ""
-            if tally.submitted == 0:
-                return JobStatus.COMPLETED, ""
-        case JobStatus.CANCELLING:
-            if tally.pending == 0:
-                return JobStatus.CANCELLED, ""
-        case JobStatus.TERMINATING:
-            if tally.inflight == 0:
-                return JobStatus.TERMINATED, ""
+            return _from_verifying(tally)
+        case JobStatus.CANCELLING if tally.pending == 0:
+            return JobStatus.CANCELLED, ""
+        case JobStatus.TERMINATING if tally.inflight == 0:
+            return JobStatus.TERMINATED, ""
         case _:
-            pass
-    return None
+            return None

@@ -132,9 +132,7 @@ def item_sources(target: ItemState) -> frozenset[ItemState]:
 
 JOB_FINAL = frozenset(state for state, targets in JOB_ARROWS.items() if not targets)
 #: Nothing of these jobs moves by itself any more.
-JOB_AT_REST = frozenset(
-    {J.COMPLETED, J.CANCELLED, J.TERMINATED, J.REJECTED, J.AWAITING, J.PAUSED}
-)
+JOB_AT_REST = frozenset({J.COMPLETED, J.CANCELLED, J.TERMINATED, J.REJECTED, J.AWAITING, J.PAUSED})
 #: Shards of which a lane may claim items, if their job is running.
 SHARD_RUNNABLE = frozenset({S.PENDING, S.RUNNING})
 ITEM_SETTLED = frozenset({I.CONFIRMED, I.FAILED, I.ABANDONED})

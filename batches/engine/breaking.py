@@ -30,9 +30,9 @@ def watch(state: LaneState, flight: Flight, settled: Settled) -> None:
             _account(state, flight, decision)
         elif decision.category == Category.PERMISSION:
             _job(state, flight, PauseReason.PERMISSION, decision)
-        if decision.bad or decision.outcome == "accepted":
-            if flight.job.breaker.add(bad=decision.bad):
-                _job(state, flight, PauseReason.BREAKER, decision)
+        counts = decision.bad or decision.outcome == "accepted"
+        if counts and flight.job.breaker.add(bad=decision.bad):
+            _job(state, flight, PauseReason.BREAKER, decision)
 
 
 def _account(state: LaneState, flight: Flight, decision: Decision) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 
@@ -14,8 +15,8 @@ from batches.store import claim as store
 from batches.store.connections import Connection, connect
 from batches.store.settle import Settled
 
-from .plan import REFILL_BELOW, AccountPlan, PlannedItem, ShardPlan
 from .breaking import watch
+from .plan import REFILL_BELOW, AccountPlan, PlannedItem, ShardPlan
 from .sending import Flight, fly
 from .state import SLOW_FLIGHT, LaneState
 from .transport import Transport
@@ -66,10 +67,8 @@ class Claimer:
         if len(state.flights) >= state.options.max_flights:
             limit = 0.01
         state.claim_wake.clear()
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(state.claim_wake.wait(), limit)
-        except TimeoutError:
-            pass
 
     def _pick(self, most: int) -> list[Pick]:
         """Due accounts, one item each."""
@@ -137,9 +136,7 @@ class Claimer:
             if gate is None:  # not ours any more, or held: the next view tells
                 account.due = max(account.due, now + 1.0)
             else:
-                account.due = max(
-                    now, now + gate.due_in + state.rng.uniform(0.0, gate.slack)
-                )
+                account.due = max(now, now + gate.due_in + state.rng.uniform(0.0, gate.slack))
             mine = claimed.get(item.item_id)
             if mine is not None:
                 self._launch(account, shard, item, mine, now)
@@ -177,9 +174,7 @@ class Claimer:
 
     async def _fly(self, flight: Flight) -> None:
         state = self._state
-        settled = await fly(
-            flight, self._transport, may_send=state.may_send, rng=state.rng
-        )
+        settled = await fly(flight, self._transport, may_send=state.may_send, rng=state.rng)
         account = flight.account
         account.inflight -= 1
         account.slow = time.monotonic() - flight.claimed_at > SLOW_FLIGHT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -53,7 +54,7 @@ class _Housekeeper:
             if job_ids is None:
                 advance.rescue_lost_calls()
             advance.advance_jobs(job_ids)
-        except Exception:  # noqa: BLE001 - the next pass finds the same work
+        except Exception:
             log.exception("housekeeping failed this time")
             connection.close()
 
@@ -66,13 +67,14 @@ class _Housekeeper:
         close_old_connections()
         try:
             act()
-        except Exception:  # noqa: BLE001
+        except Exception:
             log.exception("a stop of the breaker failed this time")
             connection.close()
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: connection.close()  # looked up in that thread
+            self._pool,
+            lambda: connection.close(),  # noqa: PLW0108 - looked up in that thread
         )
         self._pool.shutdown(wait=True)
 
@@ -127,7 +129,9 @@ class Turn:
             try:
                 await lanes.end_lane(conn, lane=lane, sent=state.sent)
             except psycopg.OperationalError as error:
-                log.warning("lane %d not closed in the database, its lease ends it: %s", lane, error)
+                log.warning(
+                    "lane %d not closed in the database, its lease ends it: %s", lane, error
+                )
         finally:
             await conn.close()
             await self._house.close()
@@ -258,10 +262,8 @@ class Turn:
                 end = min(end, time.monotonic() + options.term_drain)
             if not state.lost and time.monotonic() >= next_renewal:
                 next_renewal = time.monotonic() + options.tick
-                try:
+                with contextlib.suppress(psycopg.OperationalError):
                     await self._renew(conn, state)
-                except psycopg.OperationalError:
-                    pass
             await asyncio.sleep(0.02)
         tasks = [task for task, _ in state.flights.values()]
         for task in tasks:

@@ -89,7 +89,9 @@ class AccountPlan:
             return None
         top = max(jobs[job].priority for job in ready)
         # the one served longest ago comes first
-        job = min((j for j in ready if jobs[j].priority == top), key=lambda j: self.served.get(j, 0))
+        job = min(
+            (j for j in ready if jobs[j].priority == top), key=lambda j: self.served.get(j, 0)
+        )
         self.turn += 1
         self.served[job] = self.turn
         ring = self.jobs[job]
@@ -148,4 +150,3 @@ class ReadyHeap:
 
     def __len__(self) -> int:
         return len(self._heap)
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import replace
 
@@ -36,10 +37,8 @@ class Settler:
             while state.answers or not self.finish:
                 if not state.answers:
                     state.settle_wake.clear()
-                    try:
+                    with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(state.settle_wake.wait(), 0.5)
-                    except TimeoutError:
-                        pass
                     continue
                 batch = state.answers[:GROUP]
                 del state.answers[:GROUP]

@@ -39,7 +39,7 @@ class _Connector(aiohttp.TCPConnector):
 
     async def _get(self, *args: Any, **kwargs: Any) -> Any:
         while (kept := await super()._get(*args, **kwargs)) is not None:
-            if not kept.protocol.should_close:
+            if kept.protocol is not None and not kept.protocol.should_close:
                 break
             kept.close()
         return kept
@@ -74,7 +74,12 @@ class Transport:
     ) -> None:
         await self._session.close()
 
-    async def post(self, request: HttpRequest, *, timeout: float) -> Answer | NotSent | Unknown:
+    async def post(
+        self,
+        request: HttpRequest,
+        *,
+        timeout: float,  # noqa: ASYNC109 - the client's own time-out tells its phases apart
+    ) -> Answer | NotSent | Unknown:
         """Send one request and wait up to `timeout` seconds for the whole answer.
 
         Raises only `asyncio.CancelledError`; then nothing is known of the request.

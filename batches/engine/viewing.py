@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -66,9 +67,7 @@ async def _refresh_gateways(conn: Connection, state: LaneState) -> None:
         )
         known = state.gateways.get(row.id)
         if known is None or known.config != config or known.timeout != row.timeout_seconds:
-            state.gateways[row.id] = GatewayPlan(
-                get_gateway(row.kind), config, row.timeout_seconds
-            )
+            state.gateways[row.id] = GatewayPlan(get_gateway(row.kind), config, row.timeout_seconds)
 
 
 async def _refresh_shards(conn: Connection, state: LaneState) -> None:
@@ -166,17 +165,14 @@ class Fetcher:
                 shards = [
                     shard
                     for shard_id in list(state.hungry)
-                    if (shard := state.shards.get(shard_id)) is not None
-                    and shard.read_after <= now
+                    if (shard := state.shards.get(shard_id)) is not None and shard.read_after <= now
                 ][:SHARDS_PER_FETCH]
                 if not shards:
                     state.fetch_wake.clear()
-                    try:
+                    with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(
                             state.fetch_wake.wait(), REREAD if state.hungry else 1.0
                         )
-                    except TimeoutError:
-                        pass
                     if state.hungry and not any(
                         state.shards[s].read_after <= time.monotonic()
                         for s in state.hungry

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 ABANDON_CHUNK = 5_000
 
 
-def run_query(name: str, **params: object) -> list[dict[str, Any]]:
+def run_query(name: str, **params: Any) -> list[dict[str, Any]]:
     """Run a named query on Django's connection; its rows by column name."""
     with connection.cursor() as cursor:
         cursor.execute(sql(name), params)
@@ -135,5 +135,3 @@ def advance_jobs(job_ids: Sequence[int] | None = None) -> int:
                 raise
             log.warning("job %s not advanced this time: %s", row["id"], error)
     return moved
-
-

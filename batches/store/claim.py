@@ -68,9 +68,7 @@ async def claim(
     for row in await made.fetchall():
         result.gates[row.account_id] = Gate(row.gate_in, row.slack)
         if row.call_id is not None:
-            result.claimed.append(
-                Claimed(row.item_id, row.call_id, row.account_id, row.attempt)
-            )
+            result.claimed.append(Claimed(row.item_id, row.call_id, row.account_id, row.attempt))
     return result
 
 

@@ -41,11 +41,8 @@ async def connect(role: str, *, lookup_plans: bool = False) -> Connection:
     params["application_name"] = f"lane-{role}-{uuid.uuid4().hex[:6]}"
     params["options"] = options.strip()
     params.setdefault("connect_timeout", 5)
-    return cast(
-        Connection,
-        await psycopg.AsyncConnection.connect(
-            autocommit=True, row_factory=namedtuple_row, prepare_threshold=0, **params
-        ),
+    return await psycopg.AsyncConnection.connect(
+        autocommit=True, row_factory=namedtuple_row, prepare_threshold=0, **params
     )
 
 

@@ -30,8 +30,6 @@ class Settled:
     throttled: bool = False
 
 
-
-
 def _clip(text: str | None) -> str | None:
     return text[:_CLIP].replace("\x00", "") if text else None
 
@@ -81,7 +79,10 @@ def _pace_columns(batch: Sequence[Settled]) -> dict[str, list[Any]]:
             if d.hold > hold:
                 hold, reason = d.hold, d.hold_reason
             merged[settled.account_id] = (
-                slow or d.slow_down, hold, reason, max(push, settled.late)
+                slow or d.slow_down,
+                hold,
+                reason,
+                max(push, settled.late),
             )
     order = sorted(merged)
     return {
