@@ -7,11 +7,14 @@ import random
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import TypeVar
 
 from batches.domain import decisions, states
 from batches.domain.categories import CATEGORIES, IN_DOUBT, Category
 from batches.domain.outcomes import NotSent, Refused
 from batches.domain.verbs import VERBS
+
+S = TypeVar("S", bound=StrEnum)
 
 _HEAD = """\
 # States
@@ -46,10 +49,10 @@ def states_page() -> str:
 
 def _machine(
     title: str,
-    kind: type[StrEnum],
-    arrows: Mapping[StrEnum, frozenset[StrEnum]],
+    kind: type[S],
+    arrows: Mapping[S, frozenset[S]],
     table: str,
-    labels: Mapping[StrEnum, str],
+    labels: Mapping[S, str],
 ) -> str:
     meaning = dict(_VALUE.findall(inspect.getsource(kind)))
     notes = _arrow_notes(table)
@@ -94,7 +97,7 @@ def _outcomes() -> str:
     return f"## What an outcome does to its item\n\n{table}\n"
 
 
-def _words(title: str, lead: str, labels: Mapping[StrEnum, str]) -> str:
+def _words(title: str, lead: str, labels: Mapping[S, str]) -> str:
     rows = [(f"`{value}`", label) for value, label in labels.items()]
     return f"## {title}\n\n{lead}\n\n{_table(('reason', 'word'), rows)}"
 
