@@ -96,7 +96,7 @@ def _score(cells: Sequence[str], specs: Sequence[ColumnSpec]) -> tuple[int, int]
     """How well a row reads as a header: columns understood, then columns at all."""
     names = _trim(cells)
     known = sum(any(spec.matches(name) for name in names if name) for spec in specs)
-    return known, sum(map(bool, names))
+    return known, sum(any(map(str.isalnum, name)) for name in names)
 
 
 def _map(
@@ -156,9 +156,7 @@ def _missing(header: Header, specs: Sequence[ColumnSpec]) -> list[Problem]:
         return [
             Problem(
                 "header_wide_comma",
-                N_(
-                    "表头用了全角逗号“，”分隔，只看到一列（%(header)s）。请改成半角逗号 , 后重新上传。"
-                ),
+                N_("表头用了全角逗号“，”分隔（%(header)s）。请改成半角逗号 , 后重新上传。"),
                 {"header": header.columns[0][:200]},
             )
         ]

@@ -47,7 +47,7 @@ def test_examine_utf8_that_breaks_after_a_megabyte_names_byte_and_line() -> None
     line = "guid-1,7881,张三丰\n"
     good = (line * 60_000).encode()
     assert len(good) > 1024 * 1024
-    problem = refusal(good + "guid-1,".encode() + b"\xff,x\n" + line.encode())
+    problem = refusal(good + b"guid-1,\xff,x\n" + line.encode())
     assert problem.code == "encoding_damaged"
     assert problem.params == {"encoding": "utf-8", "line": 60_001, "byte": len(good) + 8}
 

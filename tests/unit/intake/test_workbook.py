@@ -46,7 +46,8 @@ def refusal(source: Source) -> Problem:
 
 
 def test_cells_come_as_a_person_sees_them() -> None:
-    values = ["文本", 24203, 2.5, True, dt.date(2026, 3, 1), dt.datetime(2026, 3, 1, 8, 5)]
+    moment = dt.datetime.fromisoformat("2026-03-01 08:05")
+    values = ["文本", 24203, 2.5, True, dt.date(2026, 3, 1), moment]
     texts = ["文本", "24203", "2.5", "TRUE", "2026-03-01", "2026-03-01 08:05:00"]
     assert rows_of(book([values, [None, "x"]])) == [(1, texts), (2, ["", "x", "", "", "", ""])]
 
