@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission, User
 from django.db import connection
@@ -234,6 +236,23 @@ def _call(*, shard: Shard, item: Item, kind: str, lane: Lane, at: datetime) -> C
         category=item.category if kind in ("failed", "in_doubt") else None,
         code=item.code if kind == "failed" else None,
     )
+
+
+@contextmanager
+def other_connection() -> Iterator[psycopg.Connection[Any]]:
+    """A session beside Django's on the same database; what is not committed is rolled back."""
+    settings = connection.settings_dict
+    other = psycopg.connect(
+        dbname=settings["NAME"],
+        user=settings["USER"] or None,
+        password=settings["PASSWORD"] or None,
+        host=settings["HOST"] or None,
+        port=settings["PORT"] or None,
+    )
+    try:
+        yield other
+    finally:
+        other.close()
 
 
 def items_of(job: Job, state: ItemState | str | None = None) -> list[Item]:

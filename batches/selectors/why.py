@@ -139,8 +139,8 @@ def _paused_by(code: str, event: Event | None, *, cure_text: str) -> Why:
 
 def _last(job: Job, *, kinds: tuple[str, ...], ordinal: int | None = None) -> Event | None:
     """The latest such act; a move that the system made to complete one is not an act."""
-    found = Event.objects.filter(job=job, kind__in=kinds, shard_ordinal=ordinal)
-    return found.exclude(data__from="pausing").order_by("-id").first()
+    found = Event.objects.filter(job=job, kind__in=kinds, shard_ordinal=ordinal).order_by("-id")
+    return next((event for event in found[:3] if event.data.get("from") != "pausing"), None)
 
 
 def _sums(job: Job) -> dict[str, int]:

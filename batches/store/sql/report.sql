@@ -3,6 +3,7 @@
 -- both are read in one statement, so that the sum is always the total.
 
 -- name: report_shards
+-- Bounded by the number of shards, not of items.
 with f as materialized (
   select c.shard_id, sum(cardinality(c.item_ids))::bigint as n
   from batches_call c

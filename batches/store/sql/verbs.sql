@@ -73,7 +73,7 @@ audit as (
   insert into batches_event
     (at, kind, job_id, shard_ordinal, item_id, actor_id, actor_name, reason, data)
   select clock_timestamp(), 'item.retried', %(job)s, s.ordinal, item.id, %(actor)s::int,
-    %(actor_name)s, %(reason)s, jsonb_build_object('call', item.call_id)
+    %(actor_name)s::text, %(reason)s::text, jsonb_build_object('call', item.call_id)
   from item join shard s on s.id = item.shard_id
   where item.spent
 )
@@ -94,9 +94,9 @@ picked as materialized (
 ),
 item as (
   update batches_item i
-  set state = %(state)s, settled_at = t.at, in_doubt_at = null,
-    category = %(category)s, code = null,
-    message = case when %(category)s::text is null then null else %(reason)s end
+  set state = %(state)s::text, settled_at = t.at, in_doubt_at = null,
+    category = %(category)s::text, code = null,
+    message = case when %(category)s::text is null then null else %(reason)s::text end
   from picked p, t
   where i.id = p.id and i.state = 'submitted'
   returning i.id, p.shard_id, p.seq, p.call_id, p.doubt, p.category
@@ -113,14 +113,14 @@ shard as (
   update batches_shard s
   set submitted = s.submitted - d.n,
     in_doubt = s.in_doubt - d.doubts,
-    confirmed = s.confirmed + case when %(state)s = 'confirmed' then d.n else 0 end,
-    failed = s.failed + case when %(state)s = 'failed' then d.n else 0 end,
+    confirmed = s.confirmed + case when %(state)s::text = 'confirmed' then d.n else 0 end,
+    failed = s.failed + case when %(state)s::text = 'failed' then d.n else 0 end,
     cursor = greatest(s.cursor, d.seq),
     last_advanced_at = t.at,
     status = case
       when s.status in ('pending', 'running', 'paused') and s.pending = 0 and s.submitted = d.n
       then case
-        when %(state)s = 'failed' and s.failed + d.n = s.total then 'failed' else 'completed'
+        when %(state)s::text = 'failed' and s.failed + d.n = s.total then 'failed' else 'completed'
       end
       else s.status
     end,
@@ -132,8 +132,8 @@ shard as (
 minute as (
   insert into batches_jobminute (job_id, minute, sent, confirmed, failed, in_doubt, returned)
   select %(job)s, date_trunc('minute', t.at), 0,
-    case when %(state)s = 'confirmed' then sum(d.n) else 0 end,
-    case when %(state)s = 'failed' then sum(d.n) else 0 end, 0, 0
+    case when %(state)s::text = 'confirmed' then sum(d.n) else 0 end,
+    case when %(state)s::text = 'failed' then sum(d.n) else 0 end, 0, 0
   from delta d, t group by t.at
   on conflict (job_id, minute) do update
   set confirmed = batches_jobminute.confirmed + excluded.confirmed,
@@ -142,7 +142,7 @@ minute as (
 audit as (
   insert into batches_event
     (at, kind, job_id, shard_ordinal, item_id, actor_id, actor_name, reason, data)
-  select t.at, %(kind)s, %(job)s, s.ordinal, item.id, %(actor)s::int, %(actor_name)s, %(reason)s,
+  select t.at, %(kind)s::text, %(job)s, s.ordinal, item.id, %(actor)s::int, %(actor_name)s::text, %(reason)s::text,
     jsonb_build_object('call', item.call_id, 'in_doubt', item.doubt,
       'before', item.category, 'after', %(state)s::text)
   from item join shard s on s.id = item.shard_id, t

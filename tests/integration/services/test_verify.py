@@ -6,17 +6,15 @@ import json
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 from django.core.management import call_command
-from django.db import connection
 from django.utils import timezone
 
 from batches.domain.states import JobStatus
 from batches.models import Account, Call, Event, Item, Job, Shard
 from batches.selectors import verify as verify_module
 from batches.selectors.verify import verify
-from tests.factories import ShardSpec, items_of, make_account, make_job, make_lane
+from tests.factories import ShardSpec, items_of, make_account, make_job, make_lane, other_connection
 
 pytestmark = pytest.mark.django_db
 MIXED = ShardSpec(pending=2, inflight=1, accepted=2, in_doubt=1, confirmed=3, failed=2, abandoned=1)
@@ -277,7 +275,7 @@ def test_verify_command_while_items_are_settled_stays_silent(
 
 
 def _settle_elsewhere(job_id: int, item_id: int) -> bool:
-    with _other_connection() as other, other.transaction():
+    with other_connection() as other:
         other.execute(
             "update batches_item set state = 'confirmed', settled_at = now() where id = %s",
             [item_id],
@@ -292,16 +290,5 @@ def _settle_elsewhere(job_id: int, item_id: int) -> bool:
             "where job_id = %s",
             [job_id],
         )
+        other.commit()
     return True
-
-
-def _other_connection() -> psycopg.Connection[Any]:
-    settings = connection.settings_dict
-    return psycopg.connect(
-        dbname=settings["NAME"],
-        user=settings["USER"],
-        password=settings["PASSWORD"] or None,
-        host=settings["HOST"] or None,
-        port=settings["PORT"] or None,
-        autocommit=True,
-    )

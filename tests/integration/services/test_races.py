@@ -1,0 +1,244 @@
+"""Verbs against each other and against a claim, on connections of their own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection, connections, transaction
+
+from batches.domain.errors import BatchesError, StaleVersionError, WrongStateError
+from batches.domain.states import JobStatus
+from batches.models import Event, Item, Job
+from batches.selectors.verify import verify
+from batches.services import jobs
+from batches.services.reconcile import mark_items
+from batches.store.queries import sql
+from tests.factories import ShardSpec, items_of, make_job, make_lane, other_connection
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DEADLINE = 20.0
+
+
+class Act(threading.Thread):
+    """Runs a verb on a database connection of its own and keeps what came of it."""
+
+    def __init__(self, verb: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self._verb = verb
+        self.error: BatchesError | None = None
+        self.pid = 0
+        self._ready = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("select pg_backend_pid()")
+                self.pid = cursor.fetchone()[0]
+            self._ready.set()
+            self._verb()
+        except BatchesError as error:
+            self.error = error
+        finally:
+            self._ready.set()
+            connections.close_all()
+
+    def begin(self) -> Act:
+        self.start()
+        assert self._ready.wait(DEADLINE)
+        return self
+
+    def wait_for_lock(self) -> None:
+        """Until PostgreSQL says that it waits for a lock; fails if it never does.
+
+        Asked on a session of its own: within a transaction the answer would stay the first one.
+        """
+        end = time.monotonic() + DEADLINE
+        with other_connection() as watcher:
+            watcher.autocommit = True
+            while time.monotonic() < end:
+                row = watcher.execute(
+                    "select wait_event_type from pg_stat_activity where pid = %s", [self.pid]
+                ).fetchone()
+                if row and row[0] == "Lock":
+                    return
+                assert self.is_alive(), "it did not wait for the lock"
+                time.sleep(0.01)
+        pytest.fail("it neither waited nor ended")
+
+    def end(self) -> BatchesError | None:
+        self.join(DEADLINE)
+        assert not self.is_alive()
+        return self.error
+
+
+@contextmanager
+def _claim_at_work(job: Job) -> Iterator[psycopg.Connection[Any]]:
+    """Another session that has locked the job row, as a claim does, and not committed yet."""
+    with other_connection() as other:
+        other.execute(sql("lock_jobs"), {"jobs": [job.pk]})
+        yield other
+
+
+def _claim_one(other: psycopg.Connection[Any], item: Item) -> None:
+    """What a claim writes: a call, the item submitted, the budget taken."""
+    call = other.execute(
+        "insert into batches_call (job_id, shard_id, account_id, lane_id, item_ids, sent_at) "
+        "values (%s, %s, %s, %s, %s, now()) returning id",
+        [item.job_id, item.shard_id, item.shard.account_id, make_lane().pk, [item.pk]],
+    ).fetchone()
+    assert call
+    other.execute(
+        "update batches_item set state = 'submitted', submitted_at = now(), call_id = %s "
+        "where id = %s and state = 'pending'",
+        [call[0], item.pk],
+    )
+    other.execute(
+        "update batches_job set budget_used = budget_used + 1 where id = %s", [item.job_id]
+    )
+    other.commit()
+
+
+def test_pause_during_a_claim_waits_and_sees_what_it_claimed() -> None:
+    job = make_job(shards=[ShardSpec(pending=2)])
+    with _claim_at_work(job) as other:
+        pause = Act(lambda: jobs.pause_job(job_id=job.pk, actor=None)).begin()
+        pause.wait_for_lock()
+        _claim_one(other, items_of(job)[0])
+        assert pause.end() is None
+    # the claim came first, so its item is in flight and the job waits for its answer
+    assert Job.objects.get(pk=job.pk).status == JobStatus.PAUSING
+    assert Event.objects.get(job=job, kind="job.pausing").data["inflight"] == 1
+    assert verify().findings == ()
+
+
+def test_claim_after_a_pause_has_committed_finds_the_job_paused() -> None:
+    """The claim locks the job first, then reads: it sees every pause committed before."""
+    job = make_job(shards=[ShardSpec(pending=2)])
+    with transaction.atomic():
+        jobs.pause_job(job_id=job.pk, actor=None)
+        seen: list[str] = []
+
+        def claim() -> None:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute(sql("lock_jobs"), {"jobs": [job.pk]})
+                seen.append(cursor.fetchone()[1])
+
+        act = Act(claim).begin()
+        act.wait_for_lock()
+    assert act.end() is None
+    assert seen == ["paused"]
+
+
+def test_cancel_during_a_claim_abandons_all_but_what_it_claimed() -> None:
+    job = make_job(shards=[ShardSpec(pending=3)])
+    with _claim_at_work(job) as other:
+        cancel = Act(lambda: jobs.cancel_job(job_id=job.pk, actor=None, reason="不发了")).begin()
+        cancel.wait_for_lock()
+        _claim_one(other, items_of(job)[0])
+        assert cancel.end() is None
+    assert [item.state for item in items_of(job)] == ["submitted", "abandoned", "abandoned"]
+    assert Job.objects.get(pk=job.pk).status == JobStatus.CANCELLING
+    assert verify().findings == ()
+
+
+def test_pause_and_cancel_at_once_leave_one_consistent_story() -> None:
+    job = make_job(shards=[ShardSpec(pending=3)])
+    with _claim_at_work(job) as other:
+        pause = Act(lambda: jobs.pause_job(job_id=job.pk, actor=None)).begin()
+        pause.wait_for_lock()
+        cancel = Act(lambda: jobs.cancel_job(job_id=job.pk, actor=None, reason="不发了")).begin()
+        cancel.wait_for_lock()
+        other.commit()
+        pause_error, cancel_error = pause.end(), cancel.end()
+    # whichever came first: cancel always wins, a pause after it is refused
+    assert cancel_error is None
+    assert pause_error is None or isinstance(pause_error, WrongStateError)
+    assert Job.objects.get(pk=job.pk).status == JobStatus.CANCELLED
+    paused = Event.objects.filter(job=job, kind="job.paused").exists()
+    assert paused is (pause_error is None)
+    assert verify().findings == ()
+
+
+def test_same_verb_twice_at_once_works_once() -> None:
+    job = make_job(shards=[ShardSpec(pending=1)])
+    with _claim_at_work(job) as other:
+        acts = [Act(lambda: jobs.pause_job(job_id=job.pk, actor=None)).begin() for _ in range(3)]
+        for act in acts:
+            act.wait_for_lock()
+        other.commit()
+        errors = [act.end() for act in acts]
+    assert sum(error is None for error in errors) == 1
+    assert all(isinstance(error, WrongStateError) for error in errors if error)
+    assert Event.objects.filter(job=job, kind="job.paused").count() == 1
+    assert Job.objects.get(pk=job.pk).version == 1
+
+
+def test_two_pages_of_one_version_only_the_first_is_heard() -> None:
+    job = make_job(budget_limit=10, shards=[ShardSpec(pending=1)])
+
+    def raise_to(limit: int) -> Callable[[], Job]:
+        return lambda: jobs.raise_budget(
+            job_id=job.pk, actor=None, to=limit, reason="r", expected_version=job.version
+        )
+
+    with _claim_at_work(job) as other:
+        acts = [Act(raise_to(20)).begin(), Act(raise_to(30)).begin()]
+        for act in acts:
+            act.wait_for_lock()
+        other.commit()
+        errors = [act.end() for act in acts]
+    stale = [error for error in errors if error]
+    assert [type(error) for error in stale] == [StaleVersionError]
+    assert Job.objects.get(pk=job.pk).budget_limit in (20, 30)
+    assert Event.objects.filter(kind="job.budget_raised").count() == 1
+
+
+def test_two_persons_reconcile_the_same_item_only_one_is_recorded() -> None:
+    job = make_job(status=JobStatus.VERIFYING, shards=[ShardSpec(in_doubt=2)])
+    ids = [item.pk for item in items_of(job)]
+
+    def mark(delivered: bool) -> Callable[[], Any]:
+        return lambda: mark_items(
+            job_id=job.pk, item_ids=ids, delivered=delivered, actor=None, reason="问过客户"
+        )
+
+    with _claim_at_work(job) as other:
+        acts = [Act(mark(True)).begin(), Act(mark(False)).begin()]
+        for act in acts:
+            act.wait_for_lock()
+        other.commit()
+        errors = [act.end() for act in acts]
+    assert sum(error is None for error in errors) == 1
+    assert Event.objects.filter(item_id__in=ids).count() == 2
+    assert len({item.state for item in items_of(job)}) == 1
+    assert verify().findings == ()
+
+
+def test_retry_and_settle_of_the_same_shard_keep_the_counters() -> None:
+    """A settle of plain answers takes no job lock: the verb's updates must be relative."""
+    job = make_job(shards=[ShardSpec(inflight=1, failed=2)])
+    (item,) = items_of(job, "submitted")
+    with other_connection() as other:
+        other.execute(
+            "update batches_item set state = 'confirmed', settled_at = now() where id = %s",
+            [item.pk],
+        )
+        other.execute("update batches_call set answered_at = now(), outcome = 'accepted'")
+        other.execute(
+            "update batches_shard set pending = pending - 1, confirmed = confirmed + 1 "
+            "where id = %s",
+            [item.shard_id],
+        )
+        retry = Act(lambda: jobs.retry_failed(job_id=job.pk, actor=None)).begin()
+        retry.wait_for_lock()
+        other.commit()
+    assert retry.end() is None
+    shard = job.shards.get()
+    assert (shard.pending, shard.confirmed, shard.failed, shard.status) == (2, 1, 0, "running")
+    assert verify().findings == ()
