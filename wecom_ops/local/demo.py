@@ -26,6 +26,8 @@ from wecom_ops.local.stopping import Stopped, raise_on_signals
 
 DEFAULT_PORT = 8000
 ADMIN = "admin"
+#: name of the gateway that stands for the simulator, whatever its port
+SIMULATED = "演示：模拟网关"
 MANAGE = (sys.executable, str(ROOT / "manage.py"))
 _READY_SECONDS = 60.0
 
@@ -149,19 +151,18 @@ def make_admin(instance: Instance) -> str:
 def load_accounts(instance: Instance, rows: list[sample.Row], gateway_url: str) -> list[sample.Row]:
     """Loads the accounts at this run's simulator; what load_accounts says of each gateway.
 
-    A kept instance may find the simulator's old port taken: its gateway then moves along.
+    The database may be a kept one and the simulator's port another: its gateway then moves along,
+    since the same accounts at a second gateway could not be told apart.
     """
     from batches.models import Gateway
 
-    moved = instance.home / "gateway_url"
-    if moved.is_file() and (old := moved.read_text()) != gateway_url:
-        Gateway.objects.filter(base_url=old).update(base_url=gateway_url)
-    moved.write_text(gateway_url)
+    mine = Gateway.objects.filter(name=SIMULATED)
+    mine.exclude(base_url=gateway_url).update(base_url=gateway_url)
     target = instance.home / "accounts.csv"
     sample.write_rows(rows, target, gateway_url)
-    return sample.read_told(
-        manage("load_accounts", str(target), "--json", log=instance.logs / "setup.log")
-    )
+    told = manage("load_accounts", str(target), "--json", log=instance.logs / "setup.log")
+    Gateway.objects.filter(base_url=gateway_url).update(name=SIMULATED)
+    return sample.read_told(told)
 
 
 def register_callback(simulator_port: int, url: str) -> None:
