@@ -26,6 +26,7 @@ VERB_EVENTS: Mapping[str, str] = {
     "item.delivered": N_("核实为已送达"),
     "item.not_delivered": N_("核实为未送达"),
     "item.retried": N_("核实为未送达后重发"),
+    "account.credential_restored": N_("账号登录恢复"),
     "accounts.loaded": N_("导入账号"),
 }
 #: what happens by itself

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
+
 from batches.domain.states import JobStatus, ShardStatus
 from batches.domain.text import N_
 
@@ -67,7 +69,9 @@ def verify(*, job_id: int | None = None, grace: int = GRACE) -> Verification:
         *_listed("verify_twice", _TWICE, job=job_id, most=MOST),
         *_submitted(rows("verify_submitted", job=job_id, most=MOST)),
         *_open_calls(rows("verify_open_calls", job=job_id, most=MOST, grace=grace)),
-        *_listed("verify_owners", _OWNER, job=job_id, most=MOST, grace=grace),
+        *_listed(
+            "verify_owners", _OWNER, job=job_id, most=MOST, grace=grace, tz=settings.TIME_ZONE
+        ),
         *_listed("verify_rates", _RATE, job=job_id, most=MOST),
     ]
     size = rows("verify_size", job=job_id)[0]

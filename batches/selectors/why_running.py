@@ -30,6 +30,9 @@ def why_running(job: Job, shard: Shard | None, *, queued: bool | None) -> Why:
     causes = {row["cause"]: row for row in rows("why_shards", job=job.pk, shard=shard_id)}
     if not causes:
         return Why("in_flight", N_("全部已发出，等在途条目出结果。"))
+    # 0. not yet, or not at this hour: nobody needs to execute anything
+    if closed := _closed(job, now):
+        return closed
     # 1. nobody executes at all
     if no_lane := _no_lane(job, now, queued):
         return no_lane
@@ -104,6 +107,22 @@ def _free(
     return Why("moving", N_("正在推进。"))
 
 
+def _closed(job: Job, now: datetime) -> Why | None:
+    """The set start is still to come, or these are not the allowed hours."""
+    if job.start_at is not None and job.start_at > now:
+        return Why("scheduled", N_("定时开始：%(until)s。"), {"until": job.start_at}, level="info")
+    if job.window_from is None or job.window_to is None:
+        return None
+    here = timezone.localtime(now)
+    start, end, at = job.window_from, job.window_to, here.time()
+    if (start <= at < end) if start < end else (at >= start or at < end):
+        return None
+    opens = here.replace(hour=start.hour, minute=start.minute, second=start.second, microsecond=0)
+    if opens <= here:
+        opens += timedelta(days=1)
+    return replace(_HELD["hold_window"], params={"until": opens})
+
+
 def _no_lane(job: Job, now: datetime, queued: bool | None) -> Why | None:
     lanes = rows("why_lanes")[0]
     if lanes["live"]:
@@ -136,6 +155,25 @@ _STOPPED: Mapping[str, Why] = {
         "shards_paused",
         N_("剩余 %(count)s 条都在已暂停的 %(shards)s 个分片里。"),
         cure_text=N_("在分片表里看原因，处理好后点「继续分片」。"),
+        level="warn",
+    ),
+    "paused_credential": Why(
+        "credential",
+        N_("账号 %(accounts)s 登录失效，%(shards)s 个分片已暂停，%(count)s 条没有发。"),
+        cure_text=N_("重新登录账号，再点「继续分片」。"),
+        cure_url_name=ACCOUNTS,
+        level="warn",
+    ),
+    "paused_breaker": Why(
+        "shards_breaker",
+        N_("%(shards)s 个分片熔断（账号 %(accounts)s），%(count)s 条没有发。"),
+        cure_text=N_("看失败分类，处理好原因后点「继续分片」；会先各试一条。"),
+        level="warn",
+    ),
+    "paused_permission": Why(
+        "permission",
+        N_("账号 %(accounts)s 没有接口权限，%(shards)s 个分片已暂停，%(count)s 条没有发。"),
+        cure_text=N_("请管理员开通接口权限，再点「继续分片」。"),
         level="warn",
     ),
     "gateway_off": Why(

@@ -56,6 +56,17 @@ class Act:
         before = {"status": self.job.status, "pause_reason": self.job.pause_reason}
         self.log(kind, before=before, after={"status": target.value}, **data)
 
+    def trust_accounts(self, *, ordinal: int | None = None) -> None:
+        """Take the person's word that accounts which had lost their login have it again."""
+        for account_id in store.trust_accounts(job_id=self.job.pk, ordinal=ordinal):
+            add_event(
+                kind="account.credential_restored",
+                account_id=account_id,
+                actor=self.actor,
+                reason=self.reason,
+                data={"job": self.job.pk},
+            )
+
     def done(self, moved: bool) -> None:
         """A guarded update under the lock cannot miss; if it does, nothing may be recorded."""
         if not moved:

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Sum
 from django.db.models.functions import Now
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError, WrongStateError
@@ -67,7 +68,11 @@ def resume_job(
             require(actor=actor, permission=VERBS[Verb.CONFIRM_STAGE].permission)
             columns["stages_passed"] = next_stages_passed(act.job)
             data["stages_passed"] = columns["stages_passed"]
+        if act.job.start_at is not None and act.job.start_at <= timezone.now():
+            # whoever resumes after the set start wants it now, and is not asked again
+            columns["start_at"] = None
         if act.job.pause_reason in _TRIPPED:
+            act.trust_accounts()
             data["shards"] = store.resume_tripped_shards(job_id)
         act.done(store.resume_job(job_id=job_id, **columns))
         act.log_move("job.resumed", JobStatus.RUNNING, **data)

@@ -77,6 +77,8 @@ def _move(
                 )
             )
         paused = target is ShardStatus.PAUSED
+        if not paused:
+            act.trust_accounts(ordinal=ordinal)
         moved = store.move_shard(
             job_id=job_id,
             ordinal=ordinal,

@@ -94,6 +94,13 @@ def move_shard(
     return moved == 1
 
 
+def trust_accounts(*, job_id: int, ordinal: int | None = None) -> list[int]:
+    """Accounts whose lost login stopped shards of this job count as well again. Their ids."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql("trust_accounts"), {"job": job_id, "ordinal": ordinal})
+        return sorted(row[0] for row in cursor.fetchall())
+
+
 def resume_tripped_shards(job_id: int) -> list[int]:
     """Shards that the system paused run again; those that a person paused stay. Ordinals."""
     with connection.cursor() as cursor:

@@ -67,6 +67,8 @@ s as (
   select s.ordinal, s.reason, s.last_advanced_at, s.pending - coalesce(f.n, 0) as waiting,
     coalesce(nullif(a.name, ''), a.guid) as account, a.throttle,
     case
+      when s.status = 'paused' and s.reason in ('credential', 'breaker', 'permission')
+      then 'paused_' || s.reason
       when s.status = 'paused' then 'paused'
       when not g.is_active then 'gateway_off'
       when not a.is_active then 'account_off'

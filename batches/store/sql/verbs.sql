@@ -16,6 +16,21 @@ set rate_limit_per_min = %(per_min)s::int, version = version + 1,
   end
 where id = %(job)s and status = any(%(sources)s)
 
+-- name: trust_accounts
+-- Who resumes a shard that an expired login stopped says that the account is logged in again. If
+-- it is not, the next answer stops it once more, at the price of one refused (not sent) item.
+update batches_account a set health = 'ok', health_note = ''
+from (
+  select id from batches_account
+  where health = 'credential' and id in (
+    select account_id from batches_shard
+    where job_id = %(job)s and status = 'paused' and reason = 'credential'
+      and (%(ordinal)s::int is null or ordinal = %(ordinal)s))
+  order by id for no key update
+) o
+where a.id = o.id
+returning a.id
+
 -- name: resume_tripped_shards
 -- `bad_streak` stays as it is: one more bad outcome trips the shard again (half-open).
 update batches_shard s

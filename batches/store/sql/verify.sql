@@ -112,12 +112,13 @@ limit %(most)s
 select a.id as account_id, a.guid, a.lane_id
 from batches_account a
 join batches_lane l on l.id = a.lane_id
-where least(coalesce(l.ended_at, 'infinity'), l.lease_expires_at)
+where a.is_active and least(coalesce(l.ended_at, 'infinity'), l.lease_expires_at)
     < now() - %(grace)s * interval '1 second'
   and exists (
     select from batches_shard s join batches_job j on j.id = s.job_id
     where s.account_id = a.id and s.status in ('pending', 'running') and s.pending > 0
-      and j.status = 'running' and (%(job)s::bigint is null or j.id = %(job)s))
+      and j.status = 'running' and (%(job)s::bigint is null or j.id = %(job)s)
+      and batches_may_send(j.start_at, j.window_from, j.window_to, now(), %(tz)s))
 order by a.id
 limit %(most)s
 
@@ -125,13 +126,21 @@ limit %(most)s
 -- Never over: the fullest 60 seconds of each account, both ends included, since its limits were
 -- last changed, against its batch rate. Requests that never left are no sends.
 with changed as (
-  select a.id as account_id, max(e.at) as at
-  from batches_event e
-  join batches_account a on a.id = e.account_id
-    or (e.kind = 'accounts.loaded'
-      and a.gateway_id = (select id from batches_gateway where base_url = e.data ->> 'gateway_url'))
-  where starts_with(e.kind, 'account')
-  group by a.id
+  select c.account_id, max(c.at) as at
+  from (
+    select e.account_id, e.at from batches_event e where e.kind = 'account.changed'
+    union all
+    select a.id, e.at
+    from batches_event e
+    join batches_gateway g on g.base_url = e.data ->> 'gateway_url'
+    join batches_account a on a.gateway_id = g.id
+    where e.kind = 'accounts.loaded'
+    union all
+    select l.object_id::bigint, l.action_time
+    from django_admin_log l join django_content_type t on t.id = l.content_type_id
+    where t.app_label = 'batches' and t.model = 'account' and l.object_id ~ '^[0-9]{1,18}$'
+  ) c
+  group by c.account_id
 ),
 sends as (
   select c.account_id, c.sent_at,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.db.models import F
+from django.utils import timezone
 
 from batches.domain.errors import (
     InvalidInputError,
@@ -15,7 +18,7 @@ from batches.domain.states import JobStatus, PauseReason
 from batches.models import Event, Job
 from batches.services import jobs
 from batches.services.reconcile import mark_items
-from tests.factories import ShardSpec, items_of, make_job, make_user
+from tests.factories import ShardSpec, items_of, make_account, make_job, make_user
 
 pytestmark = pytest.mark.django_db
 PAUSED = {"status": JobStatus.PAUSED, "pause_reason": PauseReason.OPERATOR}
@@ -147,6 +150,48 @@ def test_resume_after_a_persons_pause_leaves_tripped_shards_alone() -> None:
     job = make_job(shards=[ShardSpec(pending=1, status="paused", reason="breaker")], **PAUSED)
     jobs.resume_job(job_id=job.pk, actor=None)
     assert job.shards.get().status == "paused"
+
+
+def test_resume_after_a_lost_login_trusts_the_account_again() -> None:
+    account = make_account(health="credential", health_note="40014")
+    other = make_account(health="credential")
+    job = make_job(
+        shards=[
+            ShardSpec(pending=1, status="paused", reason="credential", account=account),
+            ShardSpec(pending=1, status="paused", reason="credential", account=other),
+        ],
+    )
+    jobs.resume_shard(job_id=job.pk, ordinal=1, actor=None, reason="已重新登录")
+    account.refresh_from_db()
+    other.refresh_from_db()
+    assert (account.health, account.health_note, other.health) == ("ok", "", "credential")
+    event = Event.objects.get(kind="account.credential_restored")
+    assert (event.account_id, event.reason) == (account.pk, "已重新登录")
+    Job.objects.filter(pk=job.pk).update(status="paused", pause_reason="credential")
+    jobs.resume_job(job_id=job.pk, actor=None)
+    other.refresh_from_db()
+    assert other.health == "ok"
+    assert set(job.shards.values_list("status", flat=True)) == {"running"}
+
+
+def test_resume_after_a_missed_start_does_not_ask_again(
+    django_capture_on_commit_callbacks,
+) -> None:
+    job = make_job(
+        status=JobStatus.PAUSED,
+        pause_reason=PauseReason.MISSED_START,
+        start_at=timezone.now() - timedelta(hours=5),
+    )
+    with django_capture_on_commit_callbacks(execute=True):
+        jobs.resume_job(job_id=job.pk, actor=None)
+    fresh = Job.objects.get(pk=job.pk)
+    assert (fresh.status, fresh.start_at) == ("running", None)
+
+
+def test_resume_before_the_set_start_keeps_it() -> None:
+    start = timezone.now() + timedelta(hours=5)
+    job = make_job(start_at=start, **PAUSED)
+    assert jobs.resume_job(job_id=job.pk, actor=None).start_at == start
 
 
 def test_resume_terminated_is_refused_until_doubts_are_reconciled() -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.management import call_command
 from django.utils import timezone
 
@@ -14,7 +15,15 @@ from batches.domain.states import JobStatus
 from batches.models import Account, Call, Event, Item, Job, Shard
 from batches.selectors import verify as verify_module
 from batches.selectors.verify import verify
-from tests.factories import ShardSpec, items_of, make_account, make_job, make_lane, other_connection
+from tests.factories import (
+    ShardSpec,
+    items_of,
+    make_account,
+    make_job,
+    make_lane,
+    make_user,
+    other_connection,
+)
 
 pytestmark = pytest.mark.django_db
 MIXED = ShardSpec(pending=2, inflight=1, accepted=2, in_doubt=1, confirmed=3, failed=2, abandoned=1)
@@ -190,6 +199,20 @@ def test_verify_sends_before_a_change_of_the_rate_are_not_judged(burst: Job) -> 
     account = Account.objects.get(shard__job=burst)
     Event.objects.create(kind="account.changed", account=account)
     assert _codes() == []
+
+
+def test_verify_sends_before_an_edit_in_the_admin_are_not_judged(burst: Job) -> None:
+    account = Account.objects.get(shard__job=burst)
+    LogEntry.objects.log_actions(
+        make_user().pk, Account.objects.filter(pk=account.pk), CHANGE, "rate", single_object=True
+    )
+    assert _codes() == []
+
+
+def test_verify_events_that_change_no_limit_hide_nothing(burst: Job) -> None:
+    account = Account.objects.get(shard__job=burst)
+    Event.objects.create(kind="account.credential_lost", account=account)
+    assert _codes() == ["over_rate"]
 
 
 def test_verify_sends_before_a_load_of_the_gateways_accounts_are_not_judged(burst: Job) -> None:

@@ -214,6 +214,38 @@ def test_why_all_that_is_left_is_in_paused_shards(lane) -> None:
     assert (shard.code, "先停" in shard.sentence) == ("shard_paused", True)
 
 
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [("credential", "credential"), ("breaker", "shards_breaker"), ("permission", "permission")],
+)
+def test_why_all_that_is_left_was_stopped_by_itself(lane, reason: str, code: str) -> None:
+    job = make_job(shards=[ShardSpec(pending=2, status="paused", reason=reason)])
+    why = _why(job)
+    assert (why.code, why.level) == (code, "warn")
+    assert "2 条没有发" in why.sentence
+
+
+def test_why_before_the_set_start_names_it() -> None:
+    job = _running()
+    Job.objects.filter(pk=job.pk).update(start_at=_in(3600))
+    assert (_why(job).code, _why(job).level) == ("scheduled", "info")
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes", "code"), [(1, 2, "window"), (-1, 1, "no_worker"), (-2, -1, "window")]
+)
+def test_why_outside_the_allowed_hours_names_the_next(opens: int, closes: int, code: str) -> None:
+    """Hours relative to now, over midnight too; without a lane, which outside hours is no fault."""
+    job = _running()
+    _long_ago(job)
+    here = timezone.localtime().replace(microsecond=0)
+    Job.objects.filter(pk=job.pk).update(
+        window_from=(here + timedelta(hours=opens)).time(),
+        window_to=(here + timedelta(hours=closes)).time(),
+    )
+    assert _why(job).code == code
+
+
 def test_why_everything_backed_off_names_the_next_try(lane) -> None:
     job = _running()
     _long_ago(job)
