@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import psycopg
 
@@ -16,7 +18,7 @@ from batches.store.connections import Connection, connect
 from batches.store.settle import Settled
 
 from .breaking import watch
-from .plan import REFILL_BELOW, AccountPlan, PlannedItem, ShardPlan
+from .plan import REFILL_BELOW, AccountPlan, JobPlan, PlannedItem, ShardPlan
 from .sending import Flight, fly
 from .state import SLOW_FLIGHT, LaneState
 from .transport import Transport
@@ -27,7 +29,21 @@ log = logging.getLogger(__name__)
 GATHER = 0.001
 FEW = 8
 
-Pick = tuple[AccountPlan, ShardPlan, PlannedItem]
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One call that is due: whose, of which shard, with which items of a full call's `size`."""
+
+    account: AccountPlan
+    shard: ShardPlan
+    #: kept here: the lane may forget a job while its claim is under way
+    job: JobPlan
+    size: int
+    items: list[PlannedItem]
+
+    def put_back(self, items: Sequence[PlannedItem]) -> None:
+        """Return items to the head of the look-ahead."""
+        self.shard.buffer.extendleft(reversed(items))
 
 
 class Claimer:
@@ -92,10 +108,13 @@ class Claimer:
             if taken is None:
                 self._retry_blocked(account, now)
                 continue
-            shard, item = taken
-            if len(shard.buffer) < REFILL_BELOW:
+            shard, job = taken
+            gateway = state.gateways[account.gateway_id]
+            size = account.call_size(job, state.jobs, gateway) if job.call_size > 1 else 1
+            items = [shard.buffer.popleft() for _ in range(min(size, len(shard.buffer)))]
+            if len(shard.buffer) < max(REFILL_BELOW, size):
                 state.want_items(shard)
-            picks.append((account, shard, item))
+            picks.append(Pick(account, shard, job, size, items))
         return picks
 
     def _retry_blocked(self, account: AccountPlan, now: float) -> None:
@@ -106,22 +125,24 @@ class Claimer:
             self._state.ready.push(account, account.due)
 
     def _put_back(self, picks: list[Pick]) -> None:
-        for account, shard, item in reversed(picks):
-            shard.buffer.appendleft(item)
-            account.due = max(account.due, time.monotonic() + 0.05)
-            self._state.schedule(account)
+        for pick in reversed(picks):
+            pick.put_back(pick.items)
+            pick.account.due = max(pick.account.due, time.monotonic() + 0.05)
+            self._state.schedule(pick.account)
 
     async def _claim(self, picks: list[Pick]) -> None:
         state = self._state
         assert self._conn is not None
-        jobs = sorted({shard.job_id for _, shard, _ in picks})
+        jobs = sorted({pick.shard.job_id for pick in picks})
         try:
             result = await store.claim(
                 self._conn,
                 lane=state.lane,
                 jobs=jobs,
-                accounts=[account.account_id for account, _, _ in picks],
-                items=[item.item_id for _, _, item in picks],
+                wants=[
+                    store.Want(p.account.account_id, p.size, [i.item_id for i in p.items])
+                    for p in picks
+                ],
             )
         except psycopg.OperationalError as error:
             log.warning("claim failed, nothing of it was sent: %s", error)
@@ -131,46 +152,45 @@ class Claimer:
         now = time.monotonic()
         claimed = {c.item_id: c for c in result.claimed}
         left: list[Pick] = []
-        for account, shard, item in picks:
+        for pick in picks:
+            account, shard = pick.account, pick.shard
             gate = result.gates.get(account.account_id)
             if gate is None:  # not ours any more, or held: the next view tells
                 account.due = max(account.due, now + 1.0)
             else:
                 account.due = max(now, now + gate.due_in + state.rng.uniform(0.0, gate.slack))
-            mine = claimed.get(item.item_id)
-            if mine is not None:
-                self._launch(account, shard, item, mine, now)
-            elif shard.job_id not in result.stopped_jobs and gate is not None:
-                left.append((account, shard, item))
-            elif gate is None:
-                shard.buffer.appendleft(item)
+            mine = [(item, claimed[i]) for item in pick.items if (i := item.item_id) in claimed]
+            if mine:
+                self._launch(pick, mine, now)
+            rest = [item for item in pick.items if item.item_id not in claimed]
+            if gate is None:
+                pick.put_back(rest)
+            elif rest and shard.job_id not in result.stopped_jobs:
+                left.append(replace(pick, items=rest))
             state.schedule(account)
         if left:
             await self._explain(left)
 
     def _launch(
-        self,
-        account: AccountPlan,
-        shard: ShardPlan,
-        item: PlannedItem,
-        mine: store.Claimed,
-        now: float,
+        self, pick: Pick, mine: Sequence[tuple[PlannedItem, store.Claimed]], now: float
     ) -> None:
         state = self._state
+        account = pick.account
+        call_id = mine[0][1].call_id
         account.inflight += 1
-        state.sent += 1
-        state.open_calls.add(mine.call_id)
+        state.sent += len(mine)
+        state.open_calls.add(call_id)
         flight = Flight(
-            call_id=mine.call_id,
-            item=item,
-            attempt=mine.attempt,
-            job=state.jobs[shard.job_id],
+            call_id=call_id,
+            items=tuple(item for item, _ in mine),
+            attempts=tuple(claimed.attempt for _, claimed in mine),
+            job=pick.job,
             account=account,
             gateway=state.gateways[account.gateway_id],
             claimed_at=now,
         )
         task = asyncio.get_running_loop().create_task(self._fly(flight))
-        state.flights[mine.call_id] = (task, flight)
+        state.flights[call_id] = (task, flight)
 
     async def _fly(self, flight: Flight) -> None:
         state = self._state
@@ -191,9 +211,10 @@ class Claimer:
         """Items not claimed though their account was ours: wait for a limit, or drop them."""
         state = self._state
         assert self._conn is not None
-        rooms = await store.job_room(self._conn, sorted({s.job_id for _, s, _ in left}))
+        rooms = await store.job_room(self._conn, sorted({p.shard.job_id for p in left}))
         now = time.monotonic()
-        for account, shard, item in reversed(left):
+        for pick in reversed(left):
+            account, shard = pick.account, pick.shard
             room = rooms.get(shard.job_id)
             if room is None or room.status != "running":
                 continue
@@ -206,7 +227,7 @@ class Claimer:
                 state.advance.add(shard.job_id)
             elif account.due <= now:
                 continue  # not pending any more; if it is, the look-ahead finds it again
-            shard.buffer.appendleft(item)
+            pick.put_back(pick.items)
             state.schedule(account)
 
     async def _recover(self) -> None:

@@ -50,6 +50,10 @@ class GatewayPlan:
     config: GatewayConfig
     timeout: float
 
+    def max_targets(self, compiled: Compiled) -> int:
+        """Targets that one call of this job may carry here."""
+        return self.adapter.max_targets(self.config, compiled.operation)
+
 
 @dataclass(slots=True)
 class AccountPlan:
@@ -59,6 +63,8 @@ class AccountPlan:
     guid: str
     gateway_id: int
     max_inflight: int
+    #: batch sends per minute, before throttling
+    rate: int = 1
     throttled: bool = False
     #: monotonic time of its next send
     due: float = 0.0
@@ -75,8 +81,8 @@ class AccountPlan:
 
     def take(
         self, jobs: Mapping[int, JobPlan], blocked: Mapping[int, float], now: float
-    ) -> tuple[ShardPlan, PlannedItem] | None:
-        """The next item: highest priority first, jobs of one priority in turn, then shards.
+    ) -> tuple[ShardPlan, JobPlan] | None:
+        """The shard to serve: highest priority first, jobs of one priority in turn, then shards.
 
         `blocked` holds jobs that may not send before a monotonic time.
         """
@@ -99,7 +105,21 @@ class AccountPlan:
             ring.rotate(-1)
         shard = ring[0]
         ring.rotate(-1)
-        return shard, shard.buffer.popleft()
+        return shard, jobs[job]
+
+    def call_size(self, job: JobPlan, jobs: Mapping[int, JobPlan], gateway: GatewayPlan) -> int:
+        """Targets of a full call: one size for all jobs of the account that use more than one.
+
+        A change of size costs the gate up to a minute, so jobs of different sizes side by side
+        take the smallest.
+        """
+
+        def size(plan: JobPlan) -> int:
+            return max(1, min(plan.call_size, gateway.max_targets(plan.compiled), self.rate))
+
+        if size(job) == 1:
+            return 1
+        return min(s for plan in map(jobs.get, self.jobs) if plan and (s := size(plan)) > 1)
 
     def has_item(self) -> bool:
         """Whether any shard has something in its look-ahead."""
@@ -115,6 +135,8 @@ class JobPlan:
     max_attempts: int
     waits_for_confirmation: bool
     compiled: Compiled
+    #: targets per call, before the gateway's and the account's own limits
+    call_size: int
     breaker: BreakerWindow
 
 

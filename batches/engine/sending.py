@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from batches.domain.categories import Category
@@ -26,8 +26,9 @@ class Flight:
     """A call that is ours to make, and all that is needed to make it."""
 
     call_id: int
-    item: PlannedItem
-    attempt: int
+    items: tuple[PlannedItem, ...]
+    #: which try this is, per item
+    attempts: tuple[int, ...]
     job: JobPlan
     account: AccountPlan
     gateway: GatewayPlan
@@ -41,12 +42,13 @@ async def fly(
     """Make the call once and judge what came of it. Never raises, not even when cancelled."""
     started = time.monotonic()
     status: int | None = None
-    outcome: Outcome
+    outcomes: Sequence[Outcome]
     built = _build(flight)
     if isinstance(built, NotSent):
-        outcome = built
+        outcomes = [built] * len(flight.items)
     elif not may_send():
-        outcome = NotSent(Category.LOST, "the lane's lease had run out before the request")
+        lost = NotSent(Category.LOST, "the lane's lease had run out before the request")
+        outcomes = [lost] * len(flight.items)
     else:
         call, request = built
         try:
@@ -55,15 +57,19 @@ async def fly(
             answer = Unknown(Category.ABORTED, "cut off while waiting for the answer")
         if isinstance(answer, Answer):
             status = answer.status
-            outcome = _parse(flight, call, answer)
+            outcomes = _parse(flight, call, answer)
         else:
-            outcome = answer
+            outcomes = [answer] * len(flight.items)
+    _count_unsent(flight.account, outcomes)
     return Settled(
         call_id=flight.call_id,
         job_id=flight.job.job_id,
         account_id=flight.account.account_id,
-        item_ids=(flight.item.item_id,),
-        decisions=(_judge(outcome, flight, rng),),
+        item_ids=tuple(item.item_id for item in flight.items),
+        decisions=tuple(
+            _judge(outcome, attempt, flight, rng)
+            for outcome, attempt in zip(outcomes, flight.attempts, strict=True)
+        ),
         http_status=status,
         duration_ms=int((time.monotonic() - started) * 1000),
         late=max(0.0, started - flight.claimed_at - PROMPT),
@@ -74,36 +80,43 @@ async def fly(
 def _build(flight: Flight) -> tuple[CallSpec, HttpRequest] | NotSent:
     """The request, or why there is none; nothing has been sent either way."""
     try:
+        to_target = flight.job.compiled.to_target
         call = CallSpec(
             request_id=str(flight.call_id),
             guid=flight.account.guid,
             operation=flight.job.compiled.operation,
-            targets=(flight.job.compiled.to_target(flight.item.target, flight.item.fields),),
+            targets=tuple(to_target(item.target, item.fields) for item in flight.items),
         )
         return call, flight.gateway.adapter.build(flight.gateway.config, call)
     except Exception as error:  # noqa: BLE001 - a row that cannot be built must not stop a lane
         return NotSent(Category.RENDER, f"{type(error).__name__}: {error}")
 
 
-def _parse(flight: Flight, call: CallSpec, answer: Answer) -> Outcome:
-    """One outcome for the call's one target; an answer we cannot read proves nothing."""
+def _parse(flight: Flight, call: CallSpec, answer: Answer) -> Sequence[Outcome]:
+    """One outcome per target; an answer we cannot read proves nothing."""
     try:
         outcomes = flight.gateway.adapter.parse(
             flight.gateway.config, call, answer.status, answer.headers, answer.body
         )
-        return outcomes[0]
+        if len(outcomes) == len(flight.items):
+            return outcomes
+        problem = f"{len(outcomes)} outcomes for {len(flight.items)} targets"
     except Exception as error:  # noqa: BLE001 - adapters never raise; if one does, it is in doubt
-        return Unknown(Category.UNREADABLE, f"{type(error).__name__}: {error}")
+        problem = f"{type(error).__name__}: {error}"
+    return [Unknown(Category.UNREADABLE, problem)] * len(flight.items)
 
 
-def _judge(outcome: Outcome, flight: Flight, rng: random.Random) -> Decision:
-    account = flight.account
-    account.unsent_streak = account.unsent_streak + 1 if isinstance(outcome, NotSent) else 0
+def _count_unsent(account: AccountPlan, outcomes: Sequence[Outcome]) -> None:
+    unsent = any(isinstance(outcome, NotSent) for outcome in outcomes)
+    account.unsent_streak = account.unsent_streak + 1 if unsent else 0
+
+
+def _judge(outcome: Outcome, attempt: int, flight: Flight, rng: random.Random) -> Decision:
     return decide(
         outcome,
-        attempt=flight.attempt,
+        attempt=attempt,
         max_attempts=flight.job.max_attempts,
         rng=rng,
-        unsent_streak=max(1, account.unsent_streak),
+        unsent_streak=max(1, flight.account.unsent_streak),
         waits_for_confirmation=flight.job.waits_for_confirmation,
     )

@@ -47,6 +47,7 @@ async def refresh(conn: Connection, state: LaneState) -> None:
             account.due = now + row.due_in
             state.accounts[row.id] = account
         account.max_inflight = row.max_inflight
+        account.rate = row.rate
         account.throttled = row.throttled
     for gone in state.accounts.keys() - seen:
         del state.accounts[gone]
@@ -126,7 +127,8 @@ async def _load_jobs(conn: Connection, state: LaneState, ids: set[int]) -> None:
 
 def _compile(row: Any) -> JobPlan | None:
     try:
-        compiled = get_action(row.action).compile(row.params, row.columns, row.mapping)
+        action = get_action(row.action)
+        compiled = action.compile(row.params, row.columns, row.mapping)
     except BatchesError:
         log.exception("job %s cannot be compiled; nothing of it is sent", row.id)
         return None
@@ -136,6 +138,9 @@ def _compile(row: Any) -> JobPlan | None:
         max_attempts=row.max_attempts,
         waits_for_confirmation=row.confirm_policy != "response",
         compiled=compiled,
+        call_size=action.max_targets_per_call(row.call_size)
+        if getattr(compiled, "shared_content", False)
+        else 1,
         breaker=BreakerWindow(
             ratio=row.breaker_ratio, size=row.breaker_window, min_sample=row.breaker_min_sample
         ),

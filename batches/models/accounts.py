@@ -82,6 +82,9 @@ class Account(models.Model):
     # --- gate and ownership; written by `store` only ---
     #: earliest moment of the next batch send (virtual schedule of the rate gate)
     gate_at = models.DateTimeField(null=True, editable=False)
+    #: targets of its latest call, and the seconds that were charged for it
+    gate_size = models.PositiveSmallIntegerField(db_default=1, default=1, editable=False)
+    gate_step = models.FloatField(db_default=0.0, default=0.0, editable=False)
     #: share of the batch rate in use now; halves on a rate refusal, recovers in steps
     throttle = models.FloatField(db_default=1.0, default=1.0, editable=False)
     hold_until = models.DateTimeField(null=True, editable=False)

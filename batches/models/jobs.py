@@ -148,7 +148,10 @@ class Job(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(window_from__isnull=True, window_to__isnull=True)
-                | (Q(window_from__isnull=False, window_to__isnull=False) & ~Q(window_from=F("window_to"))),
+                | (
+                    Q(window_from__isnull=False, window_to__isnull=False)
+                    & ~Q(window_from=F("window_to"))
+                ),
                 name="job_window_both_or_none",
             ),
             models.CheckConstraint(

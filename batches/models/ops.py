@@ -62,9 +62,7 @@ class Event(models.Model):
         verbose_name_plural = _l("事件")
         indexes = [
             models.Index(fields=["job", "-id"], name="event_job"),
-            models.Index(
-                fields=["item_id"], name="event_item", condition=Q(item_id__isnull=False)
-            ),
+            models.Index(fields=["item_id"], name="event_item", condition=Q(item_id__isnull=False)),
         ]
 
     def __str__(self) -> str:

@@ -11,8 +11,17 @@ from .queries import sql
 
 
 @dataclass(frozen=True, slots=True)
+class Want:
+    """One call that could be made: its account, the size of a full call there, its items."""
+
+    account_id: int
+    size: int
+    item_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Claimed:
-    """One item that is ours to send, once."""
+    """One item that is ours to send, once; items of one call share its id."""
 
     item_id: int
     call_id: int
@@ -42,10 +51,11 @@ async def claim(
     *,
     lane: int,
     jobs: Sequence[int],
-    accounts: Sequence[int],
-    items: Sequence[int],
+    wants: Sequence[Want],
 ) -> ClaimResult:
-    """Claim what may be claimed of `items` (in that order of preference), in one transaction.
+    """Claim what may be claimed (in that order of preference), in one transaction.
+
+    Each account stands in one want. Limits may leave a call with fewer items, or with none.
 
     An account that is missing from `gates` is not ours any more, or holds.
     After an exception nothing is known: see `unsent_calls`.
@@ -57,8 +67,10 @@ async def claim(
             {
                 "lane": lane,
                 "jobs": list(jobs),
-                "accounts": list(accounts),
-                "items": list(items),
+                "accounts": [want.account_id for want in wants],
+                "sizes": [want.size for want in wants],
+                "items": [item for want in wants for item in want.item_ids],
+                "groups": [n for n, want in enumerate(wants) for _ in want.item_ids],
                 "tz": time_zone(),
             },
         )

@@ -11,9 +11,11 @@ order by id
 for no key update
 
 -- name: claim
--- Rate gates keep a virtual schedule `gate_at` with step T; a send may leave at any moment of
--- [gate, gate + w]. Over 60 s at most r sends fit if r·T − w >= 60, hence T = 60.5 / (r − w/T);
--- the half second covers the way from this commit to the gateway. See docs/pacing.md.
+-- `items` come in groups, one group = one call to one account; `sizes` says per account how many
+-- targets a full call of it has. Rate gates keep a virtual schedule `gate_at`; a call may leave at
+-- any moment of [gate, gate + slack]. With c = ⌊r / size⌋ calls a minute at most c fit into 60 s
+-- if c·step − slack >= 60, hence step = 60.5 / (c − slack/step); the half second covers the way
+-- from this commit to the gateway. See docs/pacing.md for the proof, changes of size included.
 with t as materialized (select clock_timestamp() as at),
 lane as materialized (
   select l.id from batches_lane l, t
@@ -22,26 +24,45 @@ lane as materialized (
 -- Locking the account rows is the fence: adoption by another lane changes `lane_id`, and this
 -- condition is checked again once the lock is held.
 locked as materialized (
-  select a.id, a.gate_at, (a.total_rate_per_min - a.online_reserve_per_min) * a.throttle as r
+  select a.id, a.gate_at, a.gate_size, a.gate_step,
+    a.total_rate_per_min - a.online_reserve_per_min as nominal,
+    (a.total_rate_per_min - a.online_reserve_per_min) * a.throttle as r
   from batches_account a, t
   where a.id = any(%(accounts)s) and a.lane_id = (select id from lane) and a.is_active
+    and exists (select from batches_gateway g where g.id = a.gateway_id and g.is_active)
     and (a.hold_until is null or a.hold_until <= t.at)
   order by a.id
   for no key update of a
 ),
 paced as materialized (
-  select p.id, p.step, p.slack,
-    greatest(coalesce(p.gate_at, t.at), t.at - p.slack * interval '1 second') as base
+  select id, size, nominal, step, slack,
+    greatest(
+      case
+        when gate_at is null then at
+        when gate_size = size then gate_at
+        -- one size follows another: room on both sides, so that no window holds too many
+        when gate_size > 1 and size > 1 then gate_at + (60.5 - gate_step) * interval '1 second'
+        else gate_at + (greatest(gate_step, step) + 60.5 / r - gate_step) * interval '1 second'
+      end,
+      at - slack * interval '1 second'
+    ) as base
   from (
-    select id, gate_at, 60.5 / (r - least(0.6, 0.04 * r)) as step,
-      least(0.6, 0.04 * r) * 60.5 / (r - least(0.6, 0.04 * r)) as slack
-    from locked
-  ) p, t
+    select l.*, w.size, t.at,
+      60.5 / (c.c - least(0.6, 0.04 * c.c)) as step,
+      least(0.6, 0.04 * c.c) * 60.5 / (c.c - least(0.6, 0.04 * c.c)) as slack
+    from locked l
+    join unnest(%(accounts)s::bigint[], %(sizes)s::int[]) as w(id, size) on w.id = l.id
+    cross join lateral (
+      select case when w.size = 1 then l.r else greatest(1, floor(l.r / w.size)) end as c
+    ) c
+    cross join t
+  ) p
 ),
 cand as materialized (
-  select i.id, i.shard_id, s.job_id, a.id as account_id, a.base, a.step, a.slack, w.ord,
-    row_number() over (partition by a.id order by w.ord) as k
-  from unnest(%(items)s::bigint[]) with ordinality as w(item_id, ord)
+  select i.id, i.shard_id, s.job_id, a.id as account_id, a.base, a.step, a.slack, w.grp, w.ord,
+    dense_rank() over (partition by a.id order by w.grp) as call_no,
+    row_number() over (partition by w.grp order by w.ord) as place, a.size, a.nominal
+  from unnest(%(items)s::bigint[], %(groups)s::int[]) with ordinality as w(item_id, grp, ord)
   join batches_item i on i.id = w.item_id
   join batches_shard s on s.id = i.shard_id
   join paced a on a.id = s.account_id
@@ -52,7 +73,8 @@ cand as materialized (
 timely as materialized (
   select c.*, row_number() over (partition by c.job_id order by c.ord) as n
   from cand c, t
-  where c.base + (c.k - 1) * c.step * interval '1 second' <= t.at
+  where c.base + (c.call_no - 1) * c.step * interval '1 second' <= t.at
+    and c.place <= least(c.size, c.nominal)
 ),
 job as materialized (
   select j.id, j.rate_step, j.rate_base,
@@ -73,11 +95,18 @@ job as materialized (
       and batches_may_send(b.start_at, b.window_from, b.window_to, t.at, %(tz)s)
   ) j, t
 ),
-ok as materialized (
-  select c.*, nextval('batches_call_id_seq') as call_id,
-    c.base + count(*) over (partition by c.account_id) * c.step * interval '1 second' as gate_at
-  from timely c join job on job.id = c.job_id
-  where c.n <= job.room
+fit as materialized (
+  select c.* from timely c join job on job.id = c.job_id where c.n <= job.room
+),
+call_of as materialized (
+  select grp, min(job_id) as job_id, min(shard_id) as shard_id, min(account_id) as account_id,
+    array_agg(id order by ord) as item_ids, nextval('batches_call_id_seq') as call_id
+  from fit group by grp
+),
+ok as materialized (select f.*, c.call_id from fit f join call_of c on c.grp = f.grp),
+gate as materialized (
+  select account_id, base + max(call_no) * step * interval '1 second' as gate_at, step, size
+  from ok group by account_id, base, step, size
 ),
 spend as (
   update batches_job j
@@ -90,14 +119,14 @@ spend as (
 ),
 pace as (
   update batches_account a
-  set gate_at = o.gate_at
-  from (select distinct account_id, gate_at from ok) o
-  where a.id = o.account_id
+  set gate_at = g.gate_at, gate_step = g.step, gate_size = g.size
+  from gate g
+  where a.id = g.account_id
 ),
 call as (
   insert into batches_call (id, job_id, shard_id, account_id, lane_id, item_ids, sent_at)
-  select ok.call_id, ok.job_id, ok.shard_id, ok.account_id, %(lane)s, array[ok.id], t.at
-  from ok, t
+  select c.call_id, c.job_id, c.shard_id, c.account_id, %(lane)s, c.item_ids, t.at
+  from call_of c, t
 ),
 mark as (
   update batches_item i
@@ -106,7 +135,9 @@ mark as (
   from ok, t
   where i.id = ok.id and i.state = 'pending'
   returning ok.account_id, i.id as item_id, i.call_id, i.attempt,
-    extract(epoch from ok.gate_at - t.at)::float8 as gate_in, ok.slack::float8 as slack
+    extract(epoch from ok.base + ok.call_no * ok.step * interval '1 second' - t.at)::float8
+      as gate_in,
+    ok.slack::float8 as slack
 )
 select * from mark
 union all

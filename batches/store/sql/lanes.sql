@@ -24,8 +24,8 @@ where lane_id = %(lane)s and (%(accounts)s::bigint[] is null or id = any(%(accou
 -- How many accounts one lane may hold: all that can run, split evenly between the live lanes.
 select
   (select count(*) from batches_lane where ended_at is null and lease_expires_at > clock_timestamp()) as lanes,
-  (select count(*) from batches_account a
-   where a.is_active and exists (
+  (select count(*) from batches_account a join batches_gateway g on g.id = a.gateway_id
+   where a.is_active and g.is_active and exists (
      select from batches_shard s join batches_job j on j.id = s.job_id
      where s.account_id = a.id and s.status in ('pending', 'running') and s.pending > 0
        and j.status = 'running'
@@ -36,8 +36,8 @@ select
 -- share them out instead of waiting for each other.
 with pick as materialized (
   select a.id
-  from batches_account a
-  where a.is_active
+  from batches_account a join batches_gateway g on g.id = a.gateway_id
+  where a.is_active and g.is_active
     and (a.lane_id is null or not exists (
       select from batches_lane l
       where l.id = a.lane_id and l.ended_at is null and l.lease_expires_at > clock_timestamp()))
@@ -60,9 +60,9 @@ returning a.id
 -- name: lane_accounts
 select a.id, a.guid, a.gateway_id, a.max_inflight,
   greatest(0, extract(epoch from greatest(a.gate_at, a.hold_until) - clock_timestamp()))::float8 as due_in,
-  (a.throttle < 1) as throttled
-from batches_account a
-where a.lane_id = %(lane)s and a.is_active
+  (a.throttle < 1) as throttled, a.total_rate_per_min - a.online_reserve_per_min as rate
+from batches_account a join batches_gateway g on g.id = a.gateway_id
+where a.lane_id = %(lane)s and a.is_active and g.is_active
 
 -- name: lane_gateways
 select g.id, g.kind, g.base_url, g.dialect, g.token, g.options, g.timeout_seconds
