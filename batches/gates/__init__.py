@@ -1,0 +1,1 @@
+"""Rate gates shared by all lanes and machines, kept in Redis. docs/pacing.md explains them."""

@@ -1,0 +1,138 @@
+"""The arithmetic of take.lua and give_back.lua once more, in Python, and what it must hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hypothesis import strategies as st
+
+from batches.gates.script import MARGIN, MINUTE, SPAN, TOLERANCE
+
+#: an installation's first moment, µs
+START = 1_800_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Answer:
+    granted: int
+    wait_ms: int
+    slot: int
+    step: int
+
+
+class Gate(Protocol):
+    """What a schedule plays on."""
+
+    def take(self, n: int, rate: int, now: int) -> Answer: ...
+    def give_back(self, answer: Answer, unused: int) -> None: ...
+    def flush(self) -> None: ...
+    def forget_scripts(self) -> None: ...
+
+
+@dataclass
+class ReferenceGate:
+    """The rate alone."""
+
+    since: int | None = None
+    last: int | None = None
+    fresh: bool = True
+    span: int = SPAN
+    tolerance: int = TOLERANCE
+
+    def take(self, n: int, rate: int, now: int) -> Answer:
+        fresh, self.fresh = self.fresh, False
+        if fresh or self.since is None or self.since > now or (self.last or 0) > now:
+            self.since, self.last = now, None
+        step = math.ceil(self.span / rate)
+        slot = max(self.since + self.tolerance + step, now - self.tolerance)
+        if self.last is not None:
+            slot = max(slot, self.last + step)
+        granted = min(n, (now - slot) // step + 1) if slot <= now else 0
+        last = slot + (granted - 1) * step
+        if granted:
+            self.last = last
+        return Answer(granted, math.ceil(max(0, last + step - now) / 1000), last, step)
+
+    def give_back(self, answer: Answer, unused: int) -> None:
+        if self.last == answer.slot:
+            self.last -= unused * answer.step
+
+    def flush(self) -> None:
+        self.since = self.last = None
+
+    def forget_scripts(self) -> None:
+        self.fresh = True
+
+
+@dataclass(frozen=True)
+class Step:
+    """One act of a schedule."""
+
+    act: str
+    amount: int
+
+
+#: what lanes, people and bad days do to a gate; takes are frequent, the rest is not
+steps = st.one_of(
+    st.builds(Step, st.just("take when due"), st.integers(1, 4)),
+    st.builds(Step, st.just("take when due"), st.integers(1, 4)),
+    st.builds(Step, st.just("take now"), st.integers(0, 4)),
+    st.builds(Step, st.just("pass"), st.integers(0, 3 * TOLERANCE)),
+    st.builds(Step, st.just("pass steps"), st.integers(1, 3)),
+    st.builds(Step, st.just("set rate"), st.integers(1, 30)),
+    st.builds(Step, st.just("give back"), st.integers(1, 3)),
+    st.builds(Step, st.just("flush"), st.just(0)),
+    st.builds(Step, st.just("forget scripts"), st.just(0)),
+)
+schedules = st.lists(steps, min_size=30, max_size=200)
+
+
+@dataclass
+class Played:
+    """What a schedule came to: a time and the rate in force per permit used; every answer."""
+
+    permits: list[tuple[int, int]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+
+
+def play(gate: Gate, rate: int, schedule: list[Step]) -> Played:
+    """Play a schedule from the installation's first moment on."""
+    played = Played()
+    now = START
+    newest: Answer | None = None
+    for step in schedule:
+        match step.act:
+            case "take when due" | "take now":
+                if step.act == "take when due" and played.answers:
+                    now += played.answers[-1].wait_ms * 1000
+                newest = gate.take(step.amount, rate, now)
+                played.answers.append(newest)
+                played.permits += [(now, rate)] * newest.granted
+            case "pass":
+                now += step.amount
+            case "pass steps":
+                now += step.amount * SPAN // rate
+            case "set rate":
+                rate = step.amount
+            case "give back":
+                if newest is not None and newest.granted:
+                    unused = min(step.amount, newest.granted)
+                    gate.give_back(newest, unused)
+                    del played.permits[len(played.permits) - unused :]
+                    newest = None
+            case "flush":
+                gate.flush()
+            case "forget scripts":
+                gate.forget_scripts()
+    return played
+
+
+def overfull(permits: list[tuple[int, int]], window: int = MINUTE + MARGIN) -> list[int]:
+    """Moments at which a window begins that holds more permits than any rate in it allows."""
+    return [
+        began
+        for i, (began, _) in enumerate(permits)
+        if len(inside := [rate for at, rate in permits[i:] if at < began + window]) > max(inside)
+    ]
