@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -13,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import BaseCommand, CommandError
+
+from batches.domain.states import PauseReason
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -210,3 +213,40 @@ def test_foreign_words_are_found() -> None:
     assert foreign_words("see /ho" + "me/somebody/x and " + "pypi" + ".org") != []
     assert foreign_words(f"run {ROOT}/bin/demo") != []
     assert foreign_words("`/admin/` /var/tmp ~/work/x $HOME/home/x") == []
+
+
+def coded_texts(path: Path) -> set[str]:
+    """The codes of a module's texts: `"code", N_("…")` in a call, a tuple or a dictionary."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(args=[ast.Constant(value=str(code)), text, *_]):
+                pass
+            case ast.Tuple(elts=[ast.Constant(value=str(code)), text]):
+                pass
+            case ast.Dict(keys=[ast.Constant(value=str(_)), *_]):
+                for key, text in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant) and "N_(" in ast.unparse(text):
+                        found.add(key.value)
+                continue
+            case _:
+                continue
+        if "N_(" in ast.unparse(text):
+            found.add(code)
+    return found
+
+
+def test_every_reason_why_a_job_does_not_move_is_in_the_runbook() -> None:
+    found = {reason.value for reason in PauseReason}
+    for path in (ROOT / "batches" / "selectors").glob("why*.py"):
+        found |= coded_texts(path)
+    assert {"stuck", "no_worker", "shards_paused"} <= found
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    assert {code for code in found if f"`{code}`" not in text} == set()
+
+
+def test_every_finding_of_verify_is_in_the_runbook() -> None:
+    found = coded_texts(ROOT / "batches" / "selectors" / "verify.py")
+    assert {"over_budget", "sent_twice", "forgotten", "over_rate"} <= found
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    assert {code for code in found if f"`{code}`" not in text} == set()
