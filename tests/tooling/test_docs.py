@@ -226,7 +226,7 @@ def coded_texts(path: Path) -> set[str]:
                 pass
             case ast.Dict(keys=[ast.Constant(value=str(_)), *_]):
                 for key, text in zip(node.keys, node.values, strict=True):
-                    if isinstance(key, ast.Constant) and "N_(" in ast.unparse(text):
+                    if isinstance(key, ast.Constant) and ast.unparse(text).startswith("N_("):
                         found.add(key.value)
                 continue
             case _:
