@@ -111,6 +111,16 @@ def test_reading_killed_in_the_middle_is_done_again_from_the_start(
     assert rows_left(job) == (50, 3, 1)
 
 
+def test_whatever_an_earlier_reading_left_is_taken_away_first() -> None:
+    job = submission(csv_bytes(good_rows(5))).job
+    left = Shard.objects.create(job=job, account=make_account(), ordinal=1, total=1, pending=1)
+    Item.objects.create(job=job, shard=left, seq=1, row_no=2, target="t", state="pending")
+    Rejection.objects.create(job=job, row_no=3, code="x", text="x")
+    assert run_intake(job.pk)
+    assert rows_left(job) == (5, 3, 0)
+    assert not Item.objects.filter(shard_id=left.pk).exists()
+
+
 def test_reading_done_is_not_done_again() -> None:
     job = intake(csv_bytes(good_rows(5)))
     assert run_intake(job.pk) is False

@@ -63,6 +63,13 @@ def test_only_the_target_missing_names_only_the_target() -> None:
     assert problem.params["label"] == "客户 ID"
 
 
+def test_columns_named_are_those_of_the_likeliest_header() -> None:
+    (problem,) = refusals(["五月", "客户", "名单", "共三行"], ["客户ID", "姓名"], ["1", "张三"])
+    assert problem.params["columns"] == "客户ID、姓名"
+    (problem,) = refusals(["甲", "乙", "丙"], ["名单", "编号"], choice={"account": "编号"})
+    assert problem.params["columns"] == "名单、编号"
+
+
 def test_same_header_twice_for_a_needed_column_is_refused_unless_chosen() -> None:
     names = ["账号", "客户ID", "客户ID"]
     (problem,) = refusals(names)
