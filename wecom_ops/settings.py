@@ -58,7 +58,7 @@ ENVIRONMENT_LABEL = env.text("ENVIRONMENT_LABEL")
 # --- Application --------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "batches",
-    "django.contrib.admin",
+    "wecom_ops.apps.ConsoleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",

@@ -1,0 +1,1 @@
+"""Reads for screens and reports; nothing here writes."""

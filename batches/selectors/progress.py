@@ -17,7 +17,7 @@ from batches.store.queries import sql
 PACE_MINUTES = 3
 
 
-def rows(name: str, **params: object) -> list[dict[str, Any]]:
+def rows(name: str, **params: Any) -> list[dict[str, Any]]:
     """A named query's rows as dictionaries."""
     with connection.cursor() as cursor:
         cursor.execute(sql(name), params)
@@ -110,7 +110,7 @@ def pace_of(job_ids: Iterable[int], *, minutes: int = PACE_MINUTES) -> dict[int,
 #: of the bar's width; 2 px of a phone's 330
 _LEAST = 7
 BAR_WIDTH = 1000
-_PARTS: tuple[tuple[str, str], ...] = (
+PART_LABELS: tuple[tuple[str, str], ...] = (
     ("confirmed", N_("已确认")),
     ("underway", N_("已提交")),
     ("in_doubt", N_("待核实")),
@@ -134,10 +134,10 @@ class Segment:
 
 def segments(progress: Progress) -> list[Segment]:
     """The parts of the bar. Widths fill it exactly, and whatever is not zero can be seen."""
-    counts = {key: int(getattr(progress, key)) for key, _ in _PARTS}
+    counts = {key: int(getattr(progress, key)) for key, _ in PART_LABELS}
     widths = _widths(counts, progress.total)
     found, x = [], 0
-    for key, label in _PARTS:
+    for key, label in PART_LABELS:
         share = counts[key] * 100 / progress.total if progress.total else 0.0
         found.append(Segment(key, label, counts[key], share, x, widths[key]))
         x += widths[key]

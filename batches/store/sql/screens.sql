@@ -56,7 +56,7 @@ judged as (
 )
 select *, count(*) over () as found, count(*) filter (where stuck) over () as stuck_found
 from judged
-where %(having)s = '' or (
+where (%(ordinal)s::int is null or ordinal = %(ordinal)s) and (%(having)s = '' or (
   case %(having)s
     when 'stuck' then stuck
     when 'paused' then status = 'paused'
@@ -66,7 +66,7 @@ where %(having)s = '' or (
     when 'confirmed' then confirmed > 0
     when 'failed' then failed > 0
     when 'abandoned' then abandoned > 0
-  end)
+  end))
 order by
   case when stuck then 0 when status = 'paused' then 1 when in_doubt > 0 then 2
     when status = 'failed' then 3 when status = 'running' then 4 when status = 'pending' then 5
@@ -131,3 +131,64 @@ select
   (select coalesce(sum(in_doubt), 0)::bigint from batches_shard where in_doubt > 0) as in_doubt,
   (select count(*) from (
      select from batches_alert where closed_at is null limit 100) a) as alerts
+
+-- name: doubtful_jobs
+-- By the partial index of shards with doubts: few rows.
+select job_id, sum(in_doubt)::bigint as in_doubt
+from batches_shard where in_doubt > 0
+group by job_id order by in_doubt desc, job_id desc limit 200
+
+-- name: doubts
+-- The oldest items in doubt over all jobs (or of one), merged from each job's own oldest.
+with j as (
+  select distinct job_id from batches_shard
+  where in_doubt > 0 and (%(job)s::bigint is null or job_id = %(job)s)
+  limit 200
+),
+i as (
+  select i.* from j cross join lateral (
+    select * from batches_item d
+    where d.job_id = j.job_id and d.in_doubt_at is not null
+      and (%(at)s::timestamptz is null or (d.in_doubt_at, d.id) > (%(at)s, %(item)s))
+    order by d.in_doubt_at, d.id
+    limit %(limit)s
+  ) i
+  order by i.in_doubt_at, i.id
+  limit %(limit)s
+)
+select i.id, i.job_id, b.name as job_name, s.ordinal as shard_ordinal,
+  coalesce(nullif(a.name, ''), a.guid) as account, i.row_no, i.target, i.in_doubt_at as since,
+  i.submitted_at, i.category, i.msg_id, c.http_status, c.message as call_message
+from i
+join batches_job b on b.id = i.job_id
+join batches_shard s on s.id = i.shard_id
+join batches_account a on a.id = s.account_id
+left join batches_call c on c.id = i.call_id
+order by i.in_doubt_at, i.id
+
+-- name: unconfirmed
+-- Of one job: taken by the gateway, confirmation still to come.
+with i as (
+  select * from batches_item d
+  where d.job_id = %(job)s and d.state = 'submitted' and d.accepted_at is not null
+    and (%(at)s::timestamptz is null or (d.submitted_at, d.id) > (%(at)s, %(item)s))
+  order by d.submitted_at, d.id
+  limit %(limit)s
+)
+select i.id, i.job_id, b.name as job_name, s.ordinal as shard_ordinal,
+  coalesce(nullif(a.name, ''), a.guid) as account, i.row_no, i.target, i.submitted_at as since,
+  i.submitted_at, i.category, i.msg_id, c.http_status, c.message as call_message
+from i
+join batches_job b on b.id = i.job_id
+join batches_shard s on s.id = i.shard_id
+join batches_account a on a.id = s.account_id
+left join batches_call c on c.id = i.call_id
+order by i.submitted_at, i.id
+
+-- name: accounts_at_work
+-- For some accounts: how many running jobs use each, and what is left to send.
+select s.account_id, count(distinct s.job_id) as jobs, sum(s.pending)::bigint as pending
+from batches_shard s join batches_job j on j.id = s.job_id
+where s.account_id = any(%(accounts)s) and s.status in ('pending', 'running')
+  and j.status = 'running'
+group by s.account_id

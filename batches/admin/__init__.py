@@ -1,0 +1,1 @@
+"""The operator console: Django's admin with screens of its own."""

@@ -1,0 +1,50 @@
+"""重试失败条目: what would be tried again and what not, then the act."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from batches.domain.errors import InvalidInputError
+from batches.domain.verbs import Verb
+from batches.models import Job
+from batches.services import jobs as services
+
+from .job_dialogs import ask, check
+from .shell import number
+from .verbs import actor_of, back_to, verb, version_of
+
+
+@verb("GET")
+def retry(request: HttpRequest, job: Job) -> HttpResponse:
+    """All failed items for which it makes sense, or those of one category, code or shard."""
+    asked = request.GET if request.method == "GET" else request.POST
+    category = asked.get("category") or None
+    code = asked.get("code")
+    ordinal = number(asked.get("shard"))
+    items = [pk for text in asked.getlist("item") if (pk := number(text)) is not None] or None
+    title = _("重试「%(name)s」的失败条目？") % {"name": job.name}
+    check(request, job, Verb.RETRY_FAILED)
+    preview = services.preview_retry(
+        job_id=job.pk, category=category, code=code, shard_ordinal=ordinal, item_ids=items
+    )
+    chosen = {"category": category, "code": code, "ordinal": ordinal, "items": items}
+    # a selection of rows comes as a POST that has yet to be confirmed
+    if request.method == "GET" or "ask" in request.POST:
+        return ask(request, job, "retry", title=title, preview=preview, chosen=chosen)
+    try:
+        done = services.retry_failed(
+            job_id=job.pk,
+            actor=actor_of(request),
+            reason=request.POST.get("reason", ""),
+            category=category,
+            code=code,
+            shard_ordinal=ordinal,
+            item_ids=items,
+            expected_version=version_of(request),
+        )
+    except InvalidInputError as error:
+        return ask(request, job, "retry", title=title, error=error, preview=preview, chosen=chosen)
+    return back_to(
+        request, done, _("失败条目已放回待执行，「%(name)s」会继续发送。") % {"name": done.name}
+    )

@@ -1,0 +1,140 @@
+"""From a POST to a service and back: versions, refusals as pages, where to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
+from batches.domain.problems import Problem
+from batches.domain.states import JobStatus
+from batches.domain.verbs import VERBS, Verb
+from batches.models import Job
+from batches.services.permissions import may
+
+from .shell import number, page
+
+View = Callable[..., HttpResponse]
+
+
+def actor_of(request: HttpRequest) -> User:
+    """The signed-in person; the site lets nobody else through."""
+    assert isinstance(request.user, User)
+    return request.user
+
+
+def version_of(request: HttpRequest) -> int | None:
+    """The version of the job that the page showed."""
+    return number(request.POST.get("version"))
+
+
+def problem_texts(error: InvalidInputError) -> list[str]:
+    """What is wrong, each in the reader's language."""
+    return [
+        problem.translated(_) if isinstance(problem, Problem) else str(problem)
+        for problem in error.problems
+    ]
+
+
+def verb(*methods: str) -> Callable[[View], View]:
+    """A view that does something to a job: refusals become pages that say what to do.
+
+    POST alone changes anything; with "GET" the view also shows what it would do.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def guarded(request: HttpRequest, job_id: int, **kwargs: Any) -> HttpResponse:
+            job = get_object_or_404(Job.objects.select_related("created_by"), pk=job_id)
+            try:
+                return view(request, job, **kwargs)
+            except NotAllowedError as error:
+                return forbidden(request, str(error), job)
+            except WrongStateError as error:
+                return conflict(request, job_id, str(error))
+            except InvalidInputError as error:
+                return unusable(request, problem_texts(error), job)
+
+        return require_http_methods([*methods, "POST"])(guarded)
+
+    return decorate
+
+
+def conflict(request: HttpRequest, job_id: int, text: str) -> HttpResponse:
+    """409: what was wanted no longer fits; the job as it is now."""
+    job = get_object_or_404(Job.objects.select_related("created_by"), pk=job_id)
+    return page(
+        request,
+        "console/conflict.html",
+        {"text": text, "job": job},
+        title=_("状态已被他人更改"),
+        crumbs=job_crumbs(job),
+        status=409,
+    )
+
+
+def forbidden(request: HttpRequest, text: str, job: Job | None = None) -> HttpResponse:
+    """403 with the missing permission by name."""
+    return page(
+        request,
+        "console/refused.html",
+        {"texts": [text], "job": job},
+        title=_("没有权限"),
+        crumbs=job_crumbs(job) if job else (),
+        status=403,
+    )
+
+
+def unusable(request: HttpRequest, texts: list[str], job: Job | None = None) -> HttpResponse:
+    """422: what was filled in cannot be used."""
+    return page(
+        request,
+        "console/refused.html",
+        {"texts": texts, "job": job},
+        title=_("没有执行"),
+        crumbs=job_crumbs(job) if job else (),
+        status=422,
+    )
+
+
+def job_crumbs(job: Job) -> list[tuple[str, str]]:
+    return [
+        (reverse("admin:jobs"), _("作业")),
+        (reverse("admin:job", args=[job.pk]), job.name),
+    ]
+
+
+def back_to(request: HttpRequest, job: Job, text: str) -> HttpResponse:
+    """Done: say so, and show the job (or the list, if the button was there)."""
+    messages.success(request, text)
+    if request.POST.get("back") == "jobs":
+        return see_other(reverse("admin:jobs"))
+    return see_other(reverse("admin:job", args=[job.pk]))
+
+
+def see_other(url: str) -> HttpResponseRedirect:
+    """303: the browser goes on with GET, so that reloading repeats nothing."""
+    response = HttpResponseRedirect(url)
+    response.status_code = 303
+    return response
+
+
+class Offers:
+    """Which verbs a page offers for a job to a person; for templates: `{% if offers.pause %}`."""
+
+    def __init__(self, job: Job, user: User) -> None:
+        self._status = JobStatus(job.status)
+        self._user = user
+
+    def __getitem__(self, name: str) -> bool:
+        found = Verb(name)
+        return self._status in VERBS[found].sources and may(actor=self._user, verb=found)

@@ -1,0 +1,129 @@
+"""The timeline of a job and the audit: events, newest first, by keyset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+
+from batches.domain.event_kinds import event_label
+from batches.domain.text import N_
+from batches.models import Event, Item, Job
+
+PAGE_SIZE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """One event in words; `detail` says what changed, in the reader's language."""
+
+    event: Event
+    label: str
+    detail: str
+
+    @property
+    def tone(self) -> str:
+        return _TONES.get(self.event.kind, "")
+
+
+_TONES: Mapping[str, str] = {
+    "job.terminating": "bad",
+    "job.terminated": "bad",
+    "job.rejected": "bad",
+    "job.calls_lost": "doubt",
+    "job.paused": "warn",
+    "job.pausing": "warn",
+    "shard.paused": "warn",
+    "job.completed": "ok",
+    "job.confirmed": "info",
+    "job.resumed": "info",
+}
+
+
+def line_of(event: Event) -> EventLine:
+    return EventLine(event, event_label(event.kind), _detail(event.data))
+
+
+def _number(value: int | None) -> str:
+    return _("不限") if value is None else str(number_format(value, force_grouping=True))
+
+
+def _detail(data: Mapping[str, Any]) -> str:
+    before, after = data.get("before") or {}, data.get("after") or {}
+    for column, text in (
+        ("rate_limit_per_min", _("%(before)s → %(after)s 条/分")),
+        ("budget_limit", _("%(before)s → %(after)s 条")),
+    ):
+        if column in after:
+            return text % {
+                "before": _number(before.get(column)),
+                "after": _number(after[column]),
+            }
+    for key, text in _COUNTS:
+        if isinstance(data.get(key), int) and data[key]:
+            return _(text) % {"n": _number(data[key])}
+    return ""
+
+
+#: the one number of an event that is worth showing, the first that it has
+_COUNTS: tuple[tuple[str, str], ...] = (
+    ("inflight", N_("在途 %(n)s 条")),
+    ("stage", N_("检查点 %(n)s 条")),
+    ("calls", N_("%(n)s 次调用")),
+    ("retried", N_("%(n)s 条")),
+    ("count", N_("%(n)s 条")),
+    ("items", N_("%(n)s 条")),
+    ("total", N_("共 %(n)s 条")),
+)
+
+
+def event_lines(*, job: Job, limit: int) -> list[EventLine]:
+    """The latest events of a job, of its items not each one."""
+    found = Event.objects.filter(job=job, item_id=None).select_related("account").order_by("-id")
+    return [line_of(event) for event in found[:limit]]
+
+
+def item_events(item: Item) -> list[EventLine]:
+    """What people did about one item."""
+    found = Event.objects.filter(item_id=item.pk).order_by("id")[:PAGE_SIZE]
+    return [line_of(event) for event in found]
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """`next_before` is the id to go on from, None at the end."""
+
+    lines: Sequence[EventLine]
+    next_before: int | None
+
+
+def audit_page(
+    *,
+    job_id: int | None = None,
+    actor: int | str | None = None,
+    kind: str = "",
+    before: int | None = None,
+) -> EventPage:
+    """Newest first; `before` is the `next_before` of the page above."""
+    found = Event.objects.select_related("job", "account").order_by("-id")
+    if job_id is not None:
+        found = found.filter(job_id=job_id)
+    if isinstance(actor, int):
+        found = found.filter(actor_id=actor)
+    elif actor == SYSTEM:
+        found = found.filter(actor=None, actor_name="")
+    if kind:
+        found = found.filter(kind=kind)
+    if before is not None:
+        found = found.filter(id__lt=before)
+    events = list(found[: PAGE_SIZE + 1])
+    more = len(events) > PAGE_SIZE
+    events = events[:PAGE_SIZE]
+    return EventPage([line_of(event) for event in events], events[-1].pk if more else None)
+
+
+#: stands for "nobody in person" in the audit's filter
+SYSTEM = "-"

@@ -1,0 +1,137 @@
+"""Failed items of one job: category → code → items, by its own partial index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from django.core.cache import cache
+from django.db.models import Count
+
+from batches.domain.categories import category_info
+from batches.models import Item, Job, Shard
+
+PAGE_SIZE = 50
+#: below this a fresh count costs a few milliseconds
+_CHEAP = 20_000
+#: seconds for which a count of many failures is kept between polls
+_KEEP = 10
+_EXPORT_CHUNK = 1000
+#: more codes than this are looked at one by one
+_MERGED = 30
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryCount:
+    """How many items of a job failed for one kind of reason."""
+
+    category: str
+    count: int
+    #: of the largest category, in thousandths of the bar
+    width: int
+    operator_retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCount:
+    code: str
+    count: int
+    width: int
+
+
+def _with_widths(counts: Sequence[tuple[str, int]]) -> list[tuple[str, int, int]]:
+    top = max((count for _, count in counts), default=0)
+    return [(key, count, max(7, round(count * 1000 / top))) for key, count in counts]
+
+
+def failures_by_category(job: Job, *, failed: int) -> list[CategoryCount]:
+    """Most frequent first; `failed` is the sum of the shards, so no failure costs no query."""
+    if not failed:
+        return []
+    key = f"failures:{job.pk}"
+    counts: list[tuple[str, int]] | None = cache.get(key) if failed > _CHEAP else None
+    if counts is None:
+        counts = list(
+            Item.objects.filter(job_id=job.pk, state="failed")
+            .order_by()
+            .values_list("category")
+            .annotate(n=Count("id"))
+            .order_by("-n", "category")
+        )
+        if failed > _CHEAP:
+            cache.set(key, counts, _KEEP)
+    return [
+        CategoryCount(category, count, width, category_info(category).operator_retry)
+        for category, count, width in _with_widths(counts)
+    ]
+
+
+def failures_by_code(job: Job, *, category: str) -> list[CodeCount]:
+    """The codes of one category, most frequent first."""
+    counts = (
+        Item.objects.filter(job_id=job.pk, state="failed", category=category)
+        .order_by()
+        .values_list("code")
+        .annotate(n=Count("id"))
+        .order_by("-n", "code")
+    )
+    return [
+        CodeCount(code, count, width)
+        for code, count, width in _with_widths([(code or "", n) for code, n in counts])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """`next_after` is the id to go on from, None at the end."""
+
+    items: Sequence[Item]
+    next_after: int | None
+
+
+def failed_items(
+    job: Job,
+    *,
+    category: str,
+    codes: Sequence[str],
+    code: str | None = None,
+    after: int = 0,
+) -> ItemPage:
+    """One page of one category, or of one of its codes.
+
+    Within one code the index gives the order; over all `codes` the page is merged from their
+    heads, so that nothing sorts a million rows.
+    """
+    found: list[Item] = []
+    for one in [code] if code is not None else codes[:_MERGED]:
+        found += _of_code(job, category, one, after, PAGE_SIZE + 1)
+    found.sort(key=lambda item: item.pk)
+    page = found[:PAGE_SIZE]
+    return ItemPage(page, page[-1].pk if len(found) > PAGE_SIZE else None)
+
+
+def _of_code(job: Job, category: str, code: str, after: int, limit: int) -> list[Item]:
+    found = Item.objects.filter(job_id=job.pk, state="failed", category=category, id__gt=after)
+    found = found.filter(code=code) if code else found.filter(code__isnull=True)
+    return list(found.select_related("shard__account").order_by("id")[:limit])
+
+
+def failed_for_export(job: Job, *, category: str = "", code: str | None = None) -> Iterator[Item]:
+    """All failed items for a download, in pages by keyset: no long transaction, little memory."""
+    found = Item.objects.filter(job_id=job.pk, state="failed")
+    if category:
+        found = found.filter(category=category)
+    if code:
+        found = found.filter(code=code)
+    accounts = dict(Shard.objects.filter(job=job).values_list("id", "account__guid"))
+    for group in list(found.order_by().values_list("category", "code").distinct()):
+        same = found.filter(category=group[0])
+        same = (
+            same.filter(code=group[1]) if group[1] is not None else same.filter(code__isnull=True)
+        )
+        after = 0
+        while chunk := list(same.filter(id__gt=after).order_by("id")[:_EXPORT_CHUNK]):
+            for item in chunk:
+                item.account_guid = accounts.get(item.shard_id, "")  # type: ignore[attr-defined]
+                yield item
+            after = chunk[-1].pk

@@ -1,0 +1,124 @@
+"""The front page: what runs, what needs a person, and why."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from batches.domain.states import JobStatus
+from batches.models import Alert, Job, Shard
+
+from .jobs import JobRow, job_rows
+from .progress import minutes_of, rows
+from .why import Why, why_not_moving
+
+#: an account that advanced nothing for so long, though it could, is stuck
+STUCK_SECONDS = 300
+MAX_LINES = 12
+MAX_CARDS = 12
+#: a refused file needs a person, but not for ever
+_REJECTED_FOR = timedelta(days=3)
+
+J = JobStatus
+ACTIVE = (J.RUNNING, J.PAUSING, J.VERIFYING, J.CANCELLING, J.TERMINATING)
+
+
+@dataclass(frozen=True, slots=True)
+class NavCounts:
+    running: int
+    in_doubt: int
+    alerts: int
+
+
+def nav_counts() -> NavCounts:
+    """The numbers beside the navigation; one statement."""
+    return NavCounts(**rows("nav_counts")[0])
+
+
+def stuck_shards() -> dict[int, int]:
+    """Running job → number of its shards that are stuck."""
+    found = rows("stuck_shards", stuck=STUCK_SECONDS)
+    return {row["job_id"]: row["stuck"] for row in found}
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One thing that waits for a person: why it does not move, and what to do."""
+
+    job: Job
+    why: Why
+    stuck: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    row: JobRow
+    minutes: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    running: int
+    attention: int
+    stuck: int
+    in_doubt: int
+    lines: Sequence[Attention]
+    cards: Sequence[Card]
+    alerts: Sequence[Alert]
+
+    @property
+    def mark(self) -> str:
+        """Changes with whatever the page shows."""
+        told = (
+            (self.running, self.attention, self.stuck, self.in_doubt),
+            [(line.job.pk, line.job.version, line.why.code, line.stuck) for line in self.lines],
+            [(card.row.job.version, card.row.progress, card.minutes) for card in self.cards],
+            [alert.pk for alert in self.alerts],
+        )
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+
+
+def _needs_person() -> Q:
+    return (
+        Q(status__in=[J.PAUSED, J.AWAITING])
+        | Q(status=J.REJECTED, created_at__gt=timezone.now() - _REJECTED_FOR)
+        | Q(Exists(Shard.objects.filter(job=OuterRef("pk"), in_doubt__gt=0)), status=J.TERMINATED)
+    )
+
+
+def overview() -> Overview:
+    """Everything on the front page; the number of queries does not depend on items."""
+    counts = nav_counts()
+    stuck = stuck_shards()
+    waiting = Job.objects.filter(_needs_person())
+    running = list(
+        Job.objects.filter(status__in=ACTIVE)
+        .select_related("created_by")
+        .order_by("-id")[:MAX_CARDS]
+    )
+    moving = [Attention(job, why_not_moving(job), stuck.get(job.pk, 0)) for job in running]
+    lines = [line for line in moving if line.stuck or line.why.level in ("warn", "error")]
+    total = waiting.count() + len(lines)
+    lines += [
+        Attention(job, why_not_moving(job))
+        for job in waiting.order_by("-id")[: max(0, MAX_LINES - len(lines))]
+    ]
+    minutes = minutes_of([job.pk for job in running])
+    return Overview(
+        running=counts.running,
+        attention=total,
+        stuck=len(stuck),
+        in_doubt=counts.in_doubt,
+        lines=lines,
+        cards=[Card(row, minutes[row.job.pk]) for row in job_rows(running)],
+        alerts=list(
+            Alert.objects.filter(closed_at=None)
+            .select_related("job", "account")
+            .order_by("-id")[:5]
+        ),
+    )
