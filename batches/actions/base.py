@@ -87,6 +87,14 @@ class Compiled(Protocol):
     def operation(self) -> Operation: ...
 
     @property
+    def shared_content(self) -> bool:
+        """Whether rows of one account may share a call, as far as their content goes.
+
+        Which of them do is for the gateway to say: see `Gateway.fitting`.
+        """
+        ...
+
+    @property
     def warnings(self) -> tuple[Problem, ...]:
         """Not wrong, but probably not meant; worth showing before the job is confirmed."""
         ...

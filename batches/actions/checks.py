@@ -6,6 +6,7 @@ import re
 
 from batches.domain.problems import Problem
 from batches.domain.text import N_
+from batches.gateways.ids import GROUP_ID
 
 MAX_ID_LENGTH = 64
 _SHOWN = 40
@@ -20,7 +21,6 @@ _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2060\ufeff]
 #: The two families of ids are not interchangeable.
 _OFFICIAL_ID = re.compile(r"w[mor][A-Za-z0-9_-]{8,}")
 _GATEWAY_CUSTOMER_ID = re.compile(r"788[0-9]{13}")
-_GATEWAY_GROUP_ID = re.compile(r"10[0-9]{14,15}")
 
 
 def damaged_problem(value: str) -> Problem | None:
@@ -84,7 +84,7 @@ def customer_id_problem(value: str) -> Problem | None:
     """Why `value` cannot be a customer's id."""
     if problem := id_problem(value):
         return problem
-    if _GATEWAY_GROUP_ID.fullmatch(value) or (value.startswith("wr") and _official(value)):
+    if GROUP_ID.fullmatch(value) or (value.startswith("wr") and _official(value)):
         return _problem(
             "id_of_group", N_("“%(value)s”是群 ID，这里需要客户 ID。请核对该列是否选对。"), value
         )

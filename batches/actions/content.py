@@ -30,6 +30,11 @@ class CompiledContent:
     max_bytes: int
 
     @property
+    def shared_content(self) -> bool:
+        # A group's welcome is set by one call per group, whatever it says.
+        return self.operation is Operation.SEND_TEXT and not self.template.placeholders
+
+    @property
     def warnings(self) -> tuple[Problem, ...]:
         return self.template.warnings
 

@@ -59,6 +59,8 @@ class CompiledTags:
     index: int | None
     operation: Operation = Operation.TAG_CUSTOMERS
     warnings: tuple[Problem, ...] = ()
+    #: a request holds each customer's own tags
+    shared_content: bool = True
 
     def check_row(self, target: str, fields: Sequence[str]) -> list[Problem]:
         cell = self._cell(fields)

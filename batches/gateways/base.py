@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -28,6 +28,8 @@ class GatewayConfig:
     dialect: str = ""
     token: str = ""
     options: Mapping[str, object] = field(default_factory=dict)
+    #: where an adapter keeps what it worked out of the above; no part of the value
+    memo: object = field(default=None, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,16 @@ class Gateway(Protocol):
         ...
 
     def max_targets(self, config: GatewayConfig, operation: Operation) -> int:
-        """How many targets one call of this operation may carry."""
+        """The most targets that one call of this operation may carry."""
+        ...
+
+    def fitting(
+        self, config: GatewayConfig, operation: Operation, targets: Sequence[TargetSpec]
+    ) -> int:
+        """How many of these targets, from the first on, one call can carry; at least the first.
+
+        A call is refused by `build` as a whole, so whoever groups targets asks here first.
+        """
         ...
 
     def validate(self, config: GatewayConfig) -> list[Problem]:

@@ -15,6 +15,7 @@ MAX_RETRY_AFTER = 24 * 3600.0
 #: What PostgreSQL text cannot hold or a screen should not show: controls and lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _ID = re.compile(r"[\x21-\x7e]+")
+_BOM = b"\xef\xbb\xbf"
 
 
 def read_object(body: bytes) -> dict[str, object] | None:
@@ -25,9 +26,7 @@ def read_object(body: bytes) -> dict[str, object] | None:
     if len(body) > MAX_BODY_BYTES:
         return None
     try:
-        value = json.loads(
-            body.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant
-        )
+        value = _DECODER.decode(body.removeprefix(_BOM).decode())
     except (ValueError, RecursionError):  # not UTF-8, not JSON, a number too long, too deep
         return None
     return value if isinstance(value, dict) else None
@@ -42,6 +41,10 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(_: str) -> object:
     raise ValueError
+
+
+#: made once: `json.loads` with hooks would make one for each answer
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
 def clean_text(value: object, limit: int = MAX_MESSAGE) -> str:

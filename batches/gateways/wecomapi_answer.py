@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from batches.domain.categories import Category
 from batches.domain.outcomes import Accepted, Outcome, Refused, Unknown
 
 from . import classify, reply
-from .wecomapi_options import option, text_option
+from .wecomapi_wire import Wire
 
 #: Refusals by the HTTP server itself. These answers are given instead of running the request:
 #: it was malformed, not allowed, or had no handler, so nothing was executed. 408, 409 and the
@@ -37,8 +38,11 @@ _STATUS_CATEGORY: Mapping[int, Category] = {
 }
 
 
+_NOTHING: Mapping[str, object] = {}
+
+
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class Refusal:
     """A code outside the success set, and what the table says about it."""
 
     code: int
@@ -46,15 +50,18 @@ class _Refusal:
     documented: Category | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+#: What JSON claims; None where it fits neither success nor refusal.
+Verdict = Accepted | Refusal | None
+
+
+class Answer(NamedTuple):
     """An HTTP answer, and the outcomes made of it."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
-    def refused(self, category: Category, verdict: _Refusal | None) -> Refused:
+    def refused(self, category: Category, verdict: Refusal | None) -> Refused:
         return Refused(
             category,
             code=str(verdict.code) if verdict else f"HTTP {self.status}",
@@ -62,46 +69,54 @@ class _Answer:
             retry_after=reply.retry_after(self.headers),
         )
 
-    def unknown(self, category: Category) -> Unknown:
-        return Unknown(category, f"HTTP {self.status} {reply.excerpt(self.body)}".strip())
+    def unknown(self, category: Category, why: str = "") -> Unknown:
+        text = why or reply.excerpt(self.body)
+        return Unknown(category, f"HTTP {self.status} {text}".strip())
 
 
-def read_answer(
-    options: Mapping[str, object], status: int, headers: Mapping[str, str], body: bytes
-) -> Outcome:
-    """The outcome that an HTTP answer proves; it is the same for every target of the call."""
-    return _outcome(_Answer(status, headers, body), _verdict(options, reply.read_object(body)))
+def read_answer(wire: Wire, status: int, headers: Mapping[str, str], body: bytes) -> Outcome:
+    """The outcome that the answer to a call of one target proves."""
+    verdict = verdict_of(wire, reply.read_object(body))
+    if isinstance(verdict, Accepted) and 200 <= status < 300:  # nearly every answer
+        return verdict
+    return outcome_of(Answer(status, headers, body), verdict)
 
 
-def _verdict(
-    options: Mapping[str, object], answer: Mapping[str, object] | None
-) -> Accepted | _Refusal | None:
-    """What a JSON answer claims; None where it fits neither success nor refusal."""
+def verdict_of(wire: Wire, answer: Mapping[str, object] | None) -> Verdict:
+    """What a JSON answer claims about the call as a whole."""
     if answer is None:
         return None
-    data = answer.get(text_option(options, "reply_data"))
-    fields = data if isinstance(data, dict) else {}
-    sent_field = text_option(options, "reply_sent")
-    claims_sent = sent_field in fields and _same(fields[sent_field], option(options, "sent_value"))
-    msg_id = reply.read_id(fields.get(text_option(options, "reply_unique_id"))) or reply.read_id(
-        fields.get(text_option(options, "reply_server_id"))
+    settings = wire.settings
+    data = answer.get(settings.reply_data)
+    code = answer.get(settings.reply_code)
+    if isinstance(data, dict):
+        return judge(wire, code, data, answer)
+    verdict = judge(wire, code, _NOTHING, answer)
+    # Data of another type makes a success unreadable, and contradicts a refusal unless empty.
+    spoilt = data is not None if isinstance(verdict, Accepted) else bool(data)
+    return None if spoilt else verdict
+
+
+def judge(
+    wire: Wire, code: object, fields: Mapping[str, object], said_in: Mapping[str, object]
+) -> Verdict:
+    """What a code claims together with the fields beside it."""
+    settings = wire.settings
+    has_flag = settings.reply_sent in fields
+    claims_sent = has_flag and _same(fields[settings.reply_sent], settings.sent_value)
+    msg_id = reply.read_id(fields.get(settings.reply_unique_id)) or reply.read_id(
+        fields.get(settings.reply_server_id)
     )
-    code = answer.get(text_option(options, "reply_code"))
-    success_codes = option(options, "success_codes")
-    assert isinstance(success_codes, list | tuple)  # `fits` has checked it
-    if any(_same(code, success) for success in success_codes):
-        readable = data is None or isinstance(data, dict)
-        return Accepted(msg_id) if readable and (claims_sent or sent_field not in fields) else None
-    number = _code_number(code, success_codes)
-    # A refusal that carries a message id, or anything else of substance, contradicts itself.
-    if number is None or claims_sent or msg_id or (data and not isinstance(data, dict)):
+    if isinstance(code, int | str) and (type(code), code) in wire.success:
+        return Accepted(msg_id) if claims_sent or not has_flag else None
+    number = _code_number(code, text_counts=wire.text_codes)
+    if number is None or claims_sent or msg_id:  # a refusal that claims an effect is none
         return None
-    overrides = option(options, "codes")
-    known = classify.documented(number, overrides if isinstance(overrides, Mapping) else None)
+    known = classify.documented(number, settings.codes)
     if known is None and (number == 0 or 200 <= number < 300):
         # Codes that mean success elsewhere: a wrong success set must not make sent items "failed".
         return None
-    return _Refusal(number, _message(answer), known)
+    return Refusal(number, _message(said_in), known)
 
 
 def _same(value: object, wanted: object) -> bool:
@@ -109,9 +124,9 @@ def _same(value: object, wanted: object) -> bool:
     return type(value) is type(wanted) and value == wanted
 
 
-def _code_number(code: object, success_codes: list[object] | tuple[object, ...]) -> int | None:
+def _code_number(code: object, *, text_counts: bool) -> int | None:
     """A refusal's code; text counts only from a gateway whose success codes are text too."""
-    if isinstance(code, str) and any(isinstance(known, str) for known in success_codes):
+    if isinstance(code, str) and text_counts:
         digits = code.removeprefix("-")
         code = int(code) if digits.isascii() and digits.isdigit() and len(code) <= 18 else None
     if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 10**18:
@@ -126,11 +141,11 @@ def _message(answer: Mapping[str, object]) -> str:
     return ""
 
 
-def _outcome(answer: _Answer, verdict: Accepted | _Refusal | None) -> Outcome:
+def outcome_of(answer: Answer, verdict: Verdict) -> Outcome:
     """What status and body say together; whatever is not definite is unknown."""
     status = answer.status
     if 200 <= status < 300:
-        return _outcome_of_2xx(answer, verdict)
+        return outcome_of_2xx(answer, verdict)
     if isinstance(verdict, Accepted):  # the status says no, the body says yes
         return answer.unknown(Category.UNREADABLE)
     if status == 429:
@@ -144,7 +159,7 @@ def _outcome(answer: _Answer, verdict: Accepted | _Refusal | None) -> Outcome:
     return answer.unknown(Category.SERVER_ERROR)
 
 
-def _outcome_of_2xx(answer: _Answer, verdict: Accepted | _Refusal | None) -> Outcome:
+def outcome_of_2xx(answer: Answer, verdict: Verdict) -> Outcome:
     if isinstance(verdict, Accepted):
         return verdict
     if verdict is None:
@@ -155,7 +170,7 @@ def _outcome_of_2xx(answer: _Answer, verdict: Accepted | _Refusal | None) -> Out
     return answer.refused(verdict.documented or Category.OTHER, verdict)
 
 
-def _category_of_4xx(status: int, verdict: _Refusal | None) -> Category:
+def _category_of_4xx(status: int, verdict: Refusal | None) -> Category:
     if verdict and verdict.documented:
         return verdict.documented
     by_status = _STATUS_CATEGORY[status]

@@ -14,6 +14,7 @@ from .base import GatewayConfig
 from .classify import REFUSAL_CATEGORIES
 
 DIALECTS = ("path", "method")
+MAX_COUNT = 1000
 
 _PATH = re.compile(r"/[\x21-\x7e]*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -43,6 +44,14 @@ def _is_field_or_empty(value: object) -> bool:
 
 def _is_scalar(value: object) -> bool:
     return isinstance(value, int | str)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT
 
 
 def _is_codes(value: object) -> bool:
@@ -82,6 +91,8 @@ _PATH_WANTED = N_("以 / 开头、不含空格的路径")
 _HEADER_WANTED = N_("请求头名称，只含英文字母、数字和连字符")
 _FIELD_WANTED = N_("1 到 64 个字符的字段名")
 _SCALAR_WANTED = N_("数字、文本或 true/false")
+_FLAG_WANTED = N_("true 或 false")
+_COUNT_WANTED = N_("1 到 1000 的整数")
 
 
 def _path(default: str) -> _Option:
@@ -97,11 +108,13 @@ OPTIONS: Mapping[str, _Option] = {
     "path_send_text": _path("/message/sendText"),
     "path_set_group_welcome": _path("/room/setWelcome"),
     "path_tag_customers": _path("/label/contactEditLabel"),
+    "path_send_group": _path("/message/sendGroupMsg"),
     # method dialect: one path, the operation named in the body
     "method_path": _path("/wecom/finder/api"),
     "method_send_text": _path("/msg/sendText"),
     "method_set_group_welcome": _path("/room/setWelcome"),
     "method_tag_customers": _path("/label/contactEditLabel"),
+    "method_send_group": _path("/msg/sendGroupMsg"),
     "field_method": _field("method"),
     "field_params": _field("params"),
     # headers
@@ -120,6 +133,18 @@ OPTIONS: Mapping[str, _Option] = {
     "field_request_id": _Option("", _is_field_or_empty, _FIELD_WANTED),
     "op_add": _Option(1, _is_scalar, _SCALAR_WANTED),
     "op_remove": _Option(2, _is_scalar, _SCALAR_WANTED),
+    # one request for several targets; off, since gateways differ in shape and in what they answer
+    "multi_target": _Option(False, _is_flag, _FLAG_WANTED),
+    "multi_target_max": _Option(50, _is_count, _COUNT_WANTED),
+    "multi_target_labels": _Option(20, _is_count, _COUNT_WANTED),
+    "field_to_list": _field("toIdList"),
+    "field_messages": _field("msgList"),
+    "field_message_type": _field("type"),
+    "field_message_data": _field("msgData"),
+    "field_send_type": _field("sendType"),
+    "message_type_text": _Option(0, _is_scalar, _SCALAR_WANTED),
+    "send_type_contacts": _Option(0, _is_scalar, _SCALAR_WANTED),
+    "send_type_groups": _Option(1, _is_scalar, _SCALAR_WANTED),
     # answer
     "success_codes": _Option((0,), _is_codes, N_("非空的成功码列表，例如 [0] 或 [0, 200]")),
     "reply_code": _field("code"),
@@ -128,6 +153,12 @@ OPTIONS: Mapping[str, _Option] = {
     "sent_value": _Option(1, _is_scalar, _SCALAR_WANTED),
     "reply_unique_id": _field("msgUniqueIdentifier"),
     "reply_server_id": _field("msgServerId"),
+    # answer for several targets: a list in `data`, or `data` itself where its name is empty
+    "reply_results": _Option("results", _is_field_or_empty, _FIELD_WANTED),
+    "reply_to": _field("toId"),
+    "reply_user": _field("userId"),
+    #: whether a success without a list means success for every target
+    "multi_target_all_or_nothing": _Option(False, _is_flag, _FLAG_WANTED),
     "codes": _Option(
         {}, _is_code_table, N_('“错误码: 分类”的对象，分类须是拒绝类，例如 {"30001": "credential"}')
     ),
@@ -139,11 +170,6 @@ def option(options: Mapping[str, object], name: str) -> object:
     known = OPTIONS[name]
     value = options.get(name, known.default)
     return value if value is known.default or known.fits(value) else known.default
-
-
-def text_option(options: Mapping[str, object], name: str) -> str:
-    """A textual option's value."""
-    return str(option(options, name))
 
 
 def validate_options(options: Mapping[str, object]) -> list[Problem]:
