@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: Redis does not answer; for callers that know of no Redis
+QueueAwayError = RedisError
+
 LANES = "lanes"
 CONTROL = "control"
 

@@ -6,7 +6,6 @@ import logging
 from datetime import timedelta
 
 from django.db.models.functions import Now
-from redis.exceptions import RedisError
 
 from batches import queue
 from batches.domain.states import JobStatus
@@ -33,7 +32,7 @@ def ensure_lanes() -> int:
         missing = wanted - load.live_lanes - queue.waiting_turns()
         for _ in range(max(0, missing)):
             queue.enqueue_lane_turn()
-    except RedisError as error:
+    except queue.QueueAwayError as error:
         log.warning("lanes cannot be woken, Redis does not answer: %s", error)
         return 0
     return max(0, missing)
@@ -50,7 +49,7 @@ def ensure_intakes() -> int:
     try:
         if not late or queue.waiting_intakes():
             return 0
-    except RedisError as error:
+    except queue.QueueAwayError as error:
         log.warning("files cannot be asked for, Redis does not answer: %s", error)
         return 0
     return sum(queue.enqueue_intake(job_id) for job_id in late)
