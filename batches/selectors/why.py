@@ -73,6 +73,14 @@ _PLAIN: Mapping[JobStatus, Why] = {
 def _paused(job: Job) -> Why:
     """Who or what stopped it, with the cure for that."""
     match job.pause_reason:
+        case PauseReason.BUDGET if job.budget_used < (job.budget_limit or 0):
+            return Why(
+                "budget_raised",
+                N_("预算用完后已提高到 %(limit)s 条，还没有继续。"),
+                {"limit": job.budget_limit},
+                cure_text=N_("点「继续」。"),
+                level="warn",
+            )
         case PauseReason.BUDGET:
             return Why(
                 "budget",

@@ -33,16 +33,16 @@ def why_running(job: Job, shard: Shard | None, *, queued: bool | None) -> Why:
     # 0. not yet, or not at this hour: nobody needs to execute anything
     if closed := _closed(job, now):
         return closed
-    # 1. nobody executes at all
-    if no_lane := _no_lane(job, now, queued):
-        return no_lane
-    # 2. limits of the job as a whole
-    if job.budget_limit is not None and job.budget_used >= job.budget_limit:
-        return Why("budget_wait", N_("预算已用完，等在途条目出结果后自动暂停。"), level="info")
-    # 3. every shard is stopped until a person acts
+    # 1. every shard is stopped until a person acts: then no lane is at work, and need not be
     if not set(causes) - set(_STOPPED):
         cause, row = next(iter(causes.items()))
         return _with(_STOPPED[cause], row)
+    # 2. nobody executes at all
+    if no_lane := _no_lane(job, now, queued):
+        return no_lane
+    # 3. limits of the job as a whole
+    if job.budget_limit is not None and job.budget_used >= job.budget_limit:
+        return Why("budget_wait", N_("预算已用完，等在途条目出结果后自动暂停。"), level="info")
     moving = {cause: row for cause, row in causes.items() if cause not in _STOPPED}
     # 4. every other shard waits for something that ends by itself
     if "free" not in moving:

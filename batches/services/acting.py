@@ -81,8 +81,11 @@ def acting(
     actor: User | None,
     reason: str = "",
     expected_version: int | None = None,
+    also: frozenset[JobStatus] = frozenset(),
 ) -> Iterator[Act]:
     """One transaction around a verb; afterwards the job is advanced and lanes are woken.
+
+    `also` are states beside the verb's own for which the verb itself decides.
 
     Raises `NotAllowedError`, `InvalidInputError` (unknown job, reason), `StaleVersionError`,
     `WrongStateError`; nothing is changed then.
@@ -99,7 +102,7 @@ def acting(
             ) from None
         if expected_version is not None and job.version != expected_version:
             raise stale(job)
-        if JobStatus(job.status) not in VERBS[verb].sources:
+        if JobStatus(job.status) not in VERBS[verb].sources | also:
             raise refusal(job, verb)
         yield Act(verb=verb, job=job, actor=actor, reason=reason)
         transaction.on_commit(lambda: _follow_up(job_id), robust=True)

@@ -52,18 +52,25 @@ def resume_job(
 ) -> Job:
     """Back to running.
 
-    A job at a checkpoint passes it (needs the approver's permission); one stopped by the
-    breaker takes up its tripped shards again, each of which trips at the first bad outcome;
-    a terminated one first needs all its doubts reconciled.
+    Shards that the system had stopped (breaker, lost login, permission) are taken up again too;
+    each stops again at its first bad outcome. That is also what resuming a job means that runs
+    on with some of its shards stopped. A job at a checkpoint passes it (needs the approver's
+    permission); a terminated one first needs all its doubts reconciled.
     """
     with acting(
-        Verb.RESUME, job_id=job_id, actor=actor, reason=reason, expected_version=expected_version
+        Verb.RESUME,
+        job_id=job_id,
+        actor=actor,
+        reason=reason,
+        expected_version=expected_version,
+        also=frozenset({JobStatus.RUNNING}),
     ) as act:
         columns: dict[str, Any] = {}
         data: dict[str, Any] = {}
         if act.status is JobStatus.TERMINATED:
             _refuse_in_doubt(act)
-        _refuse_used_up(act)
+        if act.status is not JobStatus.RUNNING:
+            _refuse_used_up(act)
         if act.job.pause_reason == PauseReason.STAGE:
             require(actor=actor, permission=VERBS[Verb.CONFIRM_STAGE].permission)
             columns["stages_passed"] = next_stages_passed(act.job)
@@ -71,15 +78,16 @@ def resume_job(
         if act.job.start_at is not None and act.job.start_at <= timezone.now():
             # whoever resumes after the set start wants it now, and is not asked again
             columns["start_at"] = None
-        if act.job.pause_reason in _TRIPPED:
-            act.trust_accounts()
-            data["shards"] = store.resume_tripped_shards(job_id)
-        act.done(store.resume_job(job_id=job_id, **columns))
-        act.log_move("job.resumed", JobStatus.RUNNING, **data)
+        act.trust_accounts()
+        if shards := store.resume_tripped_shards(job_id):
+            data["shards"] = shards
+        if act.status is JobStatus.RUNNING:
+            act.done(bool(shards) and store.change_job(job_id=job_id, sources=[act.status]))
+            act.log("job.resumed", **data)
+        else:
+            act.done(store.resume_job(job_id=job_id, **columns))
+            act.log_move("job.resumed", JobStatus.RUNNING, **data)
     return fresh(job_id)
-
-
-_TRIPPED = {PauseReason.BREAKER, PauseReason.CREDENTIAL, PauseReason.PERMISSION}
 
 
 def next_stages_passed(job: Job) -> int:

@@ -146,10 +146,21 @@ def test_resume_after_the_breaker_takes_tripped_shards_up_but_not_a_persons() ->
     assert (second.status, second.reason) == ("paused", "operator")
 
 
-def test_resume_after_a_persons_pause_leaves_tripped_shards_alone() -> None:
-    job = make_job(shards=[ShardSpec(pending=1, status="paused", reason="breaker")], **PAUSED)
-    jobs.resume_job(job_id=job.pk, actor=None)
-    assert job.shards.get().status == "paused"
+def test_resume_of_a_running_job_takes_up_what_the_system_stopped() -> None:
+    job = make_job(
+        shards=[
+            ShardSpec(pending=1),
+            ShardSpec(pending=1, status="paused", reason="credential"),
+            ShardSpec(pending=1, status="paused", reason="operator"),
+        ]
+    )
+    fresh = jobs.resume_job(job_id=job.pk, actor=None)
+    assert (fresh.status, fresh.version) == ("running", job.version + 1)
+    statuses = job.shards.order_by("ordinal").values_list("status", flat=True)
+    assert list(statuses) == ["running", "running", "paused"]
+    assert Event.objects.get(job=job, kind="job.resumed").data == {"shards": [2]}
+    with pytest.raises(WrongStateError, match="运行中"):
+        jobs.resume_job(job_id=job.pk, actor=None)
 
 
 def test_resume_after_a_lost_login_trusts_the_account_again() -> None:

@@ -74,7 +74,12 @@ def test_why_paused_from_the_command_line_says_system() -> None:
 @pytest.mark.parametrize(
     ("columns", "code", "words"),
     [
-        ({"pause_reason": "budget", "budget_limit": 5}, "budget", "预算 5 条已用完"),
+        (
+            {"pause_reason": "budget", "budget_limit": 5, "budget_used": 5},
+            "budget",
+            "预算 5 条已用完",
+        ),
+        ({"pause_reason": "budget", "budget_limit": 5}, "budget_raised", "已提高到 5 条"),
         (
             {"pause_reason": "stage", "stages": [5, 9], "stages_passed": 1},
             "stage",
@@ -220,6 +225,8 @@ def test_why_all_that_is_left_is_in_paused_shards(lane) -> None:
 )
 def test_why_all_that_is_left_was_stopped_by_itself(lane, reason: str, code: str) -> None:
     job = make_job(shards=[ShardSpec(pending=2, status="paused", reason=reason)])
+    type(lane).objects.all().delete()
+    _long_ago(job)
     why = _why(job)
     assert (why.code, why.level) == (code, "warn")
     assert "2 条没有发" in why.sentence
@@ -265,7 +272,10 @@ def test_why_rate_of_the_job_names_the_ceiling(lane) -> None:
 
 def test_why_numbers_are_grouped(lane) -> None:
     job = make_job(
-        status=JobStatus.PAUSED, pause_reason="budget", budget_limit=1_234_567, budget_used=0
+        status=JobStatus.PAUSED,
+        pause_reason="budget",
+        budget_limit=1_234_567,
+        budget_used=1_234_567,
     )
     assert "1,234,567" in _why(job).sentence
 
