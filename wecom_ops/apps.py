@@ -11,4 +11,4 @@ class ConsoleAdminConfig(AdminConfig):
     def ready(self) -> None:
         """The console's own forms are registered once the site exists."""
         super().ready()
-        from batches.admin import model_forms  # noqa: F401
+        from batches.admin import model_forms, people_forms  # noqa: F401

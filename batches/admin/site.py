@@ -30,10 +30,11 @@ class ConsoleSite(AdminSite):
 
     def index(  # type: ignore[override]
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    ) -> HttpResponseBase:
         from .overview import overview
+        from .verbs import viewer_only
 
-        return overview(request)
+        return viewer_only(overview)(request)
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:  # type: ignore[override]
         """A polled fragment of a lost session reloads the page, which then asks to sign in.

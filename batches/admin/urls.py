@@ -24,6 +24,7 @@ from . import (
     retry,
     shards,
 )
+from .verbs import viewer_only
 
 View = Callable[..., HttpResponseBase]
 
@@ -61,4 +62,4 @@ def screens(guard: Callable[[View], View]) -> list[URLPattern]:
         ("audit/", audit.audit, "audit"),
         ("alerts/", alerts.alerts, "alerts"),
     )
-    return [path(route, guard(view), name=name) for route, view, name in table]
+    return [path(route, guard(viewer_only(view)), name=name) for route, view, name in table]

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -24,12 +24,31 @@ from batches.services.permissions import may
 from .shell import number, page
 
 View = Callable[..., HttpResponse]
+Screen = Callable[..., HttpResponseBase]
 
 
 def actor_of(request: HttpRequest) -> User:
     """The signed-in person; the site lets nobody else through."""
     assert isinstance(request.user, User)
     return request.user
+
+
+def may_view(user: User) -> bool:
+    """Who may look at jobs: those with that permission, and those who may act on them."""
+    needed = {"batches.view_job", *(info.permission for info in VERBS.values())}
+    return any(user.has_perm(permission) for permission in needed)
+
+
+def viewer_only(view: Screen) -> Screen:
+    """The site lets staff in; messages and customers are for those with a role."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not may_view(actor_of(request)):
+            return forbidden(request, _("您还没有查看作业的权限。请联系管理员分配角色。"))
+        return view(request, *args, **kwargs)
+
+    return guarded
 
 
 def version_of(request: HttpRequest) -> int | None:

@@ -82,6 +82,25 @@ def shard_badge(status: str) -> SafeString:
     return _badge(SHARD_LABELS[known], _SHARD_TONES[known])
 
 
+#: what a shard that could run is called while its job does not
+_IDLE: Mapping[str, str] = {
+    J.AWAITING: N_("待启动"),
+    J.PAUSING: N_("随作业暂停"),
+    J.PAUSED: N_("随作业暂停"),
+    J.VERIFYING: N_("等待核实"),
+    J.TERMINATING: N_("随作业终止"),
+    J.TERMINATED: N_("随作业终止"),
+}
+
+
+@register.filter
+def shard_badge_in(status: str, job_status: str) -> SafeString:
+    """A runnable shard's state as its job's allows it."""
+    if job_status in _IDLE:
+        return _badge(_IDLE[job_status], "muted")
+    return shard_badge(status)
+
+
 @register.filter
 def item_badge(state: str) -> SafeString:
     known = ItemState(state)

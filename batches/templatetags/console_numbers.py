@@ -18,6 +18,8 @@ def share(percent: float | None) -> str:
     """A percentage that never reads 0 or 100 for something or not all."""
     if percent is None:
         return "—"
+    if percent in (0, 100):
+        return f"{percent:.0f}%"
     if 0 < percent < 0.1:
         return "<0.1%"
     if 99.9 < percent < 100:

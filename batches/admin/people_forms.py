@@ -1,0 +1,128 @@
+"""Users and roles: who may sign in, and what each role may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, Permission, User
+from django.db.models import ManyToManyField, Q, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _l
+
+from batches.models import Job
+
+if TYPE_CHECKING:
+    _PermissionField = forms.ModelMultipleChoiceField[Permission]
+    _UserAdmin = UserAdmin[User]
+else:
+    _PermissionField, _UserAdmin = forms.ModelMultipleChoiceField, UserAdmin
+
+_ACTS = {
+    "view": _l("可以查看：%(model)s"),
+    "add": _l("可以添加：%(model)s"),
+    "change": _l("可以修改：%(model)s"),
+    "delete": _l("可以删除：%(model)s"),
+}
+
+
+def permission_label(permission: Permission) -> str:
+    """A permission in words; Django keeps its own names for them in English."""
+    own = dict(Job._meta.permissions)  # noqa: SLF001 - Django's documented model API
+    if permission.codename in own:
+        return str(own[permission.codename])
+    act = permission.codename.partition("_")[0]
+    model = permission.content_type.model_class()
+    if act not in _ACTS or model is None:
+        return gettext(permission.name)
+    return str(_ACTS[act]) % {"model": model._meta.verbose_name}  # noqa: SLF001
+
+
+class PermissionField(_PermissionField):
+    """Permissions as check boxes, in words."""
+
+    def label_from_instance(self, obj: Permission) -> str:
+        return permission_label(obj)
+
+
+def offered_permissions() -> QuerySet[Permission]:
+    """Those that mean something in the console; a role keeps any others that it has."""
+    ours = Q(content_type__app_label="batches")
+    people = Q(content_type__app_label="auth", content_type__model__in=("user", "group"))
+    found = Permission.objects.filter(ours | people).select_related("content_type")
+    return found.order_by("content_type__app_label", "content_type__model", "id")
+
+
+class RoleAdmin(GroupAdmin):
+    """A role is a group with the console's permissions."""
+
+    actions = None
+    filter_horizontal = ()
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        kept = list(form.instance.permissions.exclude(pk__in=offered_permissions().values("pk")))
+        super().save_related(request, form, formsets, change)
+        form.instance.permissions.add(*kept)
+
+    def formfield_for_manytomany(
+        self, db_field: ManyToManyField[Any, Any], request: HttpRequest | None = None, **kwargs: Any
+    ) -> Any:
+        if db_field.name == "permissions":
+            return PermissionField(
+                queryset=offered_permissions(),
+                widget=forms.CheckboxSelectMultiple,
+                required=False,
+                label=_l("权限"),
+            )
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+
+class PersonAdmin(_UserAdmin):
+    """Permissions come from roles alone, so that one look at a role says who may do what."""
+
+    actions = None
+    list_display = ("username", "full_name", "roles", "is_active", "is_superuser", "last_login")
+    list_filter = ("is_active", "groups")
+    show_facets = admin.ShowFacets.NEVER
+    filter_horizontal = ()
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        (_l("个人信息"), {"fields": ("last_name", "first_name", "email")}),
+        (_l("权限"), {"fields": ("is_active", "is_staff", "is_superuser", "groups")}),
+        (_l("登录"), {"fields": ("last_login", "date_joined")}),
+    )
+    add_fieldsets = (
+        (None, {"fields": ("username", "password1", "password2", "is_staff", "groups")}),
+    )
+    readonly_fields = ("last_login", "date_joined")
+
+    @admin.display(description=_l("姓名"))
+    def full_name(self, user: User) -> str:
+        return user.get_full_name() or "—"
+
+    @admin.display(description=_l("角色"))
+    def roles(self, user: User) -> str:
+        return "、".join(group.name for group in user.groups.all()) or "—"
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).prefetch_related("groups")
+
+    def formfield_for_manytomany(
+        self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any
+    ) -> Any:
+        if db_field.name == "groups":
+            kwargs["widget"] = forms.CheckboxSelectMultiple
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+
+def register() -> None:
+    """Put these in place of Django's own."""
+    admin.site.unregister([User, Group])
+    admin.site.register(User, PersonAdmin)
+    admin.site.register(Group, RoleAdmin)
+
+
+register()
