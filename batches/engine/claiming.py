@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import psycopg
 
@@ -17,8 +17,10 @@ from batches.store import claim as store
 from batches.store.connections import Connection, connect
 from batches.store.settle import Settled
 
+from .admission import Admission, Permits
 from .breaking import watch
-from .plan import REFILL_BELOW, AccountPlan, JobPlan, PlannedItem, ShardPlan
+from .picking import Pick, pick_due, put_back
+from .plan import PlannedItem
 from .sending import Flight, fly
 from .state import SLOW_FLIGHT, LaneState
 from .transport import Transport
@@ -30,28 +32,13 @@ GATHER = 0.001
 FEW = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """One call that is due: whose, of which shard, with which items of a full call's `size`."""
-
-    account: AccountPlan
-    shard: ShardPlan
-    #: kept here: the lane may forget a job while its claim is under way
-    job: JobPlan
-    size: int
-    items: list[PlannedItem]
-
-    def put_back(self, items: Sequence[PlannedItem]) -> None:
-        """Return items to the head of the look-ahead."""
-        self.shard.buffer.extendleft(reversed(items))
-
-
 class Claimer:
     """Owns the claim connection; the only task that claims."""
 
-    def __init__(self, state: LaneState, transport: Transport) -> None:
+    def __init__(self, state: LaneState, transport: Transport, admission: Admission) -> None:
         self._state = state
         self._transport = transport
+        self._admission = admission
         self._conn: Connection | None = None
 
     async def run(self) -> None:
@@ -60,16 +47,16 @@ class Claimer:
         try:
             self._conn = await connect("claim", lookup_plans=True)
             while not state.draining:
-                picks = self._pick(state.options.group)
+                picks = pick_due(state, state.options.group)
                 if picks and len(picks) < FEW and state.flights:
                     await asyncio.sleep(GATHER)
-                    picks += self._pick(state.options.group - len(picks))
+                    picks += pick_due(state, state.options.group - len(picks))
                 if not picks:
                     await self._wait()
                 elif state.may_send():
                     await self._claim(picks)
                 else:
-                    self._put_back(picks)
+                    put_back(state, picks)
                     await asyncio.sleep(0.05)
         finally:
             if self._conn is not None:
@@ -86,53 +73,28 @@ class Claimer:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(state.claim_wake.wait(), limit)
 
-    def _pick(self, most: int) -> list[Pick]:
-        """Due accounts, one item each."""
+    async def _admit(self, picks: list[Pick]) -> tuple[list[Pick], dict[int, Permits]]:
+        """Those that the gateways' shared limits let through; the others wait their time."""
         state = self._state
-        if (
-            len(state.flights) >= state.options.max_flights
-            or len(state.answers) >= state.options.max_backlog
-        ):
-            return []
-        picks: list[Pick] = []
-        now = time.monotonic()
-        while len(picks) < most:
-            account = state.ready.pop_due(now)
-            if account is None:
-                break
-            if account.account_id not in state.accounts or (state.closing and account.slow):
-                continue
-            if account.inflight >= account.max_inflight:
-                continue
-            taken = account.take(state.jobs, state.blocked, now)
-            if taken is None:
-                self._retry_blocked(account, now)
-                continue
-            shard, job = taken
-            gateway = state.gateways[account.gateway_id]
-            size = account.call_size(job, state.jobs, gateway) if job.call_size > 1 else 1
-            items = [shard.buffer.popleft() for _ in range(min(size, len(shard.buffer)))]
-            if len(shard.buffer) < max(REFILL_BELOW, size):
-                state.want_items(shard)
-            picks.append(Pick(account, shard, job, size, items))
-        return picks
-
-    def _retry_blocked(self, account: AccountPlan, now: float) -> None:
-        """An account whose jobs are at their limits comes back when the first of them is not."""
-        times = [t for job in account.jobs if (t := self._state.blocked.get(job, 0.0)) > now]
-        if times and account.has_item():
-            account.due = max(account.due, min(times))
-            self._state.ready.push(account, account.due)
-
-    def _put_back(self, picks: list[Pick]) -> None:
-        for pick in reversed(picks):
-            pick.put_back(pick.items)
-            pick.account.due = max(pick.account.due, time.monotonic() + 0.05)
-            self._state.schedule(pick.account)
+        await self._admission.hand_back()
+        admitted: list[Pick] = []
+        permits: dict[int, Permits] = {}
+        for gateway_id in {pick.gateway.gateway_id for pick in picks}:
+            group = [pick for pick in picks if pick.gateway.gateway_id == gateway_id]
+            permit, wait = await self._admission.admit(group[0].gateway, [p.targets for p in group])
+            permits[gateway_id] = permit
+            admitted += group[: permit.calls]
+            if refused := group[permit.calls :]:
+                put_back(state, refused, wait=max(0.005, wait))
+        state.note = "redis" if self._admission.away else ""
+        return admitted, permits
 
     async def _claim(self, picks: list[Pick]) -> None:
         state = self._state
         assert self._conn is not None
+        picks, permits = await self._admit(picks)
+        if not picks:
+            return
         jobs = sorted({pick.shard.job_id for pick in picks})
         try:
             result = await store.claim(
@@ -146,11 +108,12 @@ class Claimer:
             )
         except psycopg.OperationalError as error:
             log.warning("claim failed, nothing of it was sent: %s", error)
-            self._put_back(picks)
+            put_back(state, picks)
             await self._recover()
             return
         now = time.monotonic()
         claimed = {c.item_id: c for c in result.claimed}
+        places = await self._keep_used(picks, permits, claimed)
         left: list[Pick] = []
         for pick in picks:
             account, shard = pick.account, pick.shard
@@ -161,7 +124,8 @@ class Claimer:
                 account.due = max(now, now + gate.due_in + state.rng.uniform(0.0, gate.slack))
             mine = [(item, claimed[i]) for item in pick.items if (i := item.item_id) in claimed]
             if mine:
-                self._launch(pick, mine, now)
+                places_of = places.get(pick.gateway.gateway_id)
+                self._launch(pick, mine, now, places_of.pop() if places_of else "")
             rest = [item for item in pick.items if item.item_id not in claimed]
             if gate is None:
                 pick.put_back(rest)
@@ -171,8 +135,30 @@ class Claimer:
         if left:
             await self._explain(left)
 
+    async def _keep_used(
+        self,
+        picks: Sequence[Pick],
+        permits: Mapping[int, Permits],
+        claimed: Mapping[int, store.Claimed],
+    ) -> dict[int, list[str]]:
+        """Give permits of what was not claimed back; the places of the others, by gateway."""
+        places: dict[int, list[str]] = {}
+        for gateway_id, permit in permits.items():
+            used = [
+                sum(item.item_id in claimed for item in pick.items)
+                for pick in picks
+                if pick.gateway.gateway_id == gateway_id
+            ]
+            await permit.use(sum(map(bool, used)), sum(used))
+            places[gateway_id] = list(permit.tokens)
+        return places
+
     def _launch(
-        self, pick: Pick, mine: Sequence[tuple[PlannedItem, store.Claimed]], now: float
+        self,
+        pick: Pick,
+        mine: Sequence[tuple[PlannedItem, store.Claimed]],
+        now: float,
+        place: str,
     ) -> None:
         state = self._state
         account = pick.account
@@ -186,8 +172,9 @@ class Claimer:
             attempts=tuple(claimed.attempt for _, claimed in mine),
             job=pick.job,
             account=account,
-            gateway=state.gateways[account.gateway_id],
+            gateway=pick.gateway,
             claimed_at=now,
+            place=place,
         )
         task = asyncio.get_running_loop().create_task(self._fly(flight))
         state.flights[call_id] = (task, flight)
@@ -195,6 +182,7 @@ class Claimer:
     async def _fly(self, flight: Flight) -> None:
         state = self._state
         settled = await fly(flight, self._transport, may_send=state.may_send, rng=state.rng)
+        self._admission.ended(flight.gateway, flight.place)
         account = flight.account
         account.inflight -= 1
         account.slow = time.monotonic() - flight.claimed_at > SLOW_FLIGHT

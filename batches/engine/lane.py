@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 import psycopg
+from django.conf import settings
 from django.db import close_old_connections, connection
 
 from batches.store import advance, lanes
 from batches.store.connections import Connection, connect
 
 from . import viewing
+from .admission import Admission
 from .claiming import Claimer
+from .plan import AccountPlan
 from .settling import Settler
 from .state import SLOW_FLIGHT, LaneState, TurnOptions
 from .transport import Transport
@@ -104,10 +107,10 @@ class Turn:
         state = LaneState(lane=lane, options=options, should_stop=self._should_stop)
         state.lease_deadline = began + options.lease
         try:
-            async with Transport() as transport:
+            async with Transport() as transport, aclosing(Admission(settings.REDIS_URL)) as gates:
                 settler = Settler(state)
                 loops = [
-                    asyncio.create_task(Claimer(state, transport).run(), name="claim"),
+                    asyncio.create_task(Claimer(state, transport, gates).run(), name="claim"),
                     asyncio.create_task(viewing.Fetcher(state).run(), name="fetch"),
                     asyncio.create_task(settler.run(), name="settle"),
                 ]
@@ -187,9 +190,13 @@ class Turn:
             if state.lost or state.closing:
                 return conn, False
             share = await lanes.fair_share(conn)
-            surplus = len(state.accounts) - share
+            # The share counts accounts that can run: ours that cannot make room for those.
+            owned = list(state.accounts.values())
+            await self._release(conn, state, [a for a in owned if not a.jobs])
+            surplus = sum(bool(a.jobs) for a in owned) - share
             if surplus > max(1, share // 20):
-                await self._release(conn, state, surplus)
+                free = [a for a in owned if a.jobs and a.inflight == 0]
+                await self._release(conn, state, free[:surplus])
             elif surplus < 0:
                 await lanes.adopt(conn, lane=state.lane, most=-surplus)
             await viewing.refresh(conn, state)
@@ -202,7 +209,11 @@ class Turn:
     async def _renew(self, conn: Connection, state: LaneState) -> bool:
         asked_at = time.monotonic()
         asked = await lanes.renew_lane(
-            conn, lane=state.lane, lease=self._options.lease, sent=state.sent
+            conn,
+            lane=state.lane,
+            lease=self._options.lease,
+            sent=state.sent,
+            note=state.note,
         )
         if asked is None:
             log.warning("lane %d lost its lease; it stops", state.lane)
@@ -211,9 +222,11 @@ class Turn:
         state.lease_deadline = asked_at + self._options.lease
         return asked
 
-    async def _release(self, conn: Connection, state: LaneState, surplus: int) -> None:
-        """Let go of accounts with nothing in flight, for a lane that has fewer."""
-        free = [a.account_id for a in state.accounts.values() if a.inflight == 0][:surplus]
+    async def _release(
+        self, conn: Connection, state: LaneState, accounts: list[AccountPlan]
+    ) -> None:
+        """Let go of those of the accounts that have nothing in flight."""
+        free = [a.account_id for a in accounts if a.inflight == 0]
         for account_id in free:  # first here, so that nothing is picked for them any more
             del state.accounts[account_id]
         if free:
@@ -262,7 +275,7 @@ class Turn:
                 end = min(end, time.monotonic() + options.term_drain)
             if not state.lost and time.monotonic() >= next_renewal:
                 next_renewal = time.monotonic() + options.tick
-                with contextlib.suppress(psycopg.OperationalError):
+                with suppress(psycopg.OperationalError):
                     await self._renew(conn, state)
             await asyncio.sleep(0.02)
         tasks = [task for task, _ in state.flights.values()]

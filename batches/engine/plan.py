@@ -46,9 +46,13 @@ class ShardPlan:
 class GatewayPlan:
     """A gateway, ready to build and parse."""
 
+    gateway_id: int
     adapter: Gateway
     config: GatewayConfig
     timeout: float
+    #: shared by all lanes; None = no limit
+    rate_limit: int | None = None
+    max_concurrent: int | None = None
 
     def max_targets(self, compiled: Compiled) -> int:
         """Targets that one call of this job may carry here."""

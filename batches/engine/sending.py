@@ -34,6 +34,8 @@ class Flight:
     gateway: GatewayPlan
     #: monotonic moment of the claim's commit
     claimed_at: float
+    #: its place among the gateway's concurrent calls; '' where they are not counted
+    place: str = ""
 
 
 async def fly(

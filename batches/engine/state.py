@@ -68,6 +68,8 @@ class LaneState:
     #: the lease is gone: nothing is sent any more
     lost: bool = False
     failed: BaseException | None = None
+    #: why it sends less than it could, for people: '' or 'redis'
+    note: str = ""
     claim_wake: asyncio.Event = field(default_factory=asyncio.Event)
     settle_wake: asyncio.Event = field(default_factory=asyncio.Event)
     fetch_wake: asyncio.Event = field(default_factory=asyncio.Event)

@@ -68,7 +68,10 @@ async def _refresh_gateways(conn: Connection, state: LaneState) -> None:
         )
         known = state.gateways.get(row.id)
         if known is None or known.config != config or known.timeout != row.timeout_seconds:
-            state.gateways[row.id] = GatewayPlan(get_gateway(row.kind), config, row.timeout_seconds)
+            known = state.gateways[row.id] = GatewayPlan(
+                row.id, get_gateway(row.kind), config, row.timeout_seconds
+            )
+        known.rate_limit, known.max_concurrent = row.rate_limit_per_min, row.max_concurrent
 
 
 async def _refresh_shards(conn: Connection, state: LaneState) -> None:
@@ -138,9 +141,7 @@ def _compile(row: Any) -> JobPlan | None:
         max_attempts=row.max_attempts,
         waits_for_confirmation=row.confirm_policy != "response",
         compiled=compiled,
-        call_size=action.max_targets_per_call(row.call_size)
-        if getattr(compiled, "shared_content", False)
-        else 1,
+        call_size=action.max_targets_per_call(row.call_size) if compiled.shared_content else 1,
         breaker=BreakerWindow(
             ratio=row.breaker_ratio, size=row.breaker_window, min_sample=row.breaker_min_sample
         ),

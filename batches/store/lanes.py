@@ -14,9 +14,11 @@ async def start_lane(conn: Connection, *, worker: str, lease: float) -> int:
     return int(found[0].id)
 
 
-async def renew_lane(conn: Connection, *, lane: int, lease: float, sent: int) -> bool | None:
+async def renew_lane(
+    conn: Connection, *, lane: int, lease: float, sent: int, note: str = ""
+) -> bool | None:
     """Extend the lease. None: it is lost. True: the turn is asked to end."""
-    found = await rows(conn, "renew_lane", lane=lane, lease=lease, sent=sent)
+    found = await rows(conn, "renew_lane", lane=lane, lease=lease, sent=sent, note=note)
     return bool(found[0].stop_requested) if found else None
 
 

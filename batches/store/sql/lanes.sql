@@ -8,7 +8,8 @@ returning id
 -- name: renew_lane
 -- No row: the lease ran out or somebody ended the turn; the lane must stop, never renew late.
 update batches_lane
-set lease_expires_at = clock_timestamp() + %(lease)s * interval '1 second', sent = %(sent)s
+set lease_expires_at = clock_timestamp() + %(lease)s * interval '1 second', sent = %(sent)s,
+  note = %(note)s
 where id = %(lane)s and ended_at is null and lease_expires_at > clock_timestamp()
 returning stop_requested
 
@@ -65,7 +66,8 @@ from batches_account a join batches_gateway g on g.id = a.gateway_id
 where a.lane_id = %(lane)s and a.is_active and g.is_active
 
 -- name: lane_gateways
-select g.id, g.kind, g.base_url, g.dialect, g.token, g.options, g.timeout_seconds
+select g.id, g.kind, g.base_url, g.dialect, g.token, g.options, g.timeout_seconds,
+  g.rate_limit_per_min, g.max_concurrent
 from batches_gateway g
 where g.id in (select gateway_id from batches_account where lane_id = %(lane)s)
 
