@@ -74,19 +74,20 @@ class Step:
     amount: int
 
 
-#: what lanes, people and bad days do to a gate; takes are frequent, the rest is not
-steps = st.one_of(
-    st.builds(Step, st.just("take when due"), st.integers(1, 4)),
-    st.builds(Step, st.just("take when due"), st.integers(1, 4)),
-    st.builds(Step, st.just("take now"), st.integers(0, 4)),
-    st.builds(Step, st.just("pass"), st.integers(0, 3 * TOLERANCE)),
-    st.builds(Step, st.just("pass steps"), st.integers(1, 3)),
-    st.builds(Step, st.just("set rate"), st.integers(1, 30)),
-    st.builds(Step, st.just("give back"), st.integers(1, 3)),
-    st.builds(Step, st.just("flush"), st.just(0)),
-    st.builds(Step, st.just("forget scripts"), st.just(0)),
-)
-schedules = st.lists(steps, min_size=30, max_size=200)
+def _often(act: str, least: int, most: int, times: int = 1) -> list[st.SearchStrategy[Step]]:
+    return [st.builds(Step, st.just(act), st.integers(least, most))] * times
+
+
+#: what lanes do to a gate all the time, and what happens to it on bad days
+_TAKES = _often("take when due", 1, 4, times=6) + _often("take now", 0, 4, times=2)
+_TAKES += _often("pass", 0, TOLERANCE)
+_GIVE_BACK = _often("give back", 1, 3)
+_LOSSES = _often("flush", 0, 0) + _often("forget scripts", 0, 0)
+_CHANGES = _often("set rate", 1, 8) + _often("pass steps", 1, 2)
+#: each kind of trouble alone, so that none hides what another does, and all at once
+schedules = st.sampled_from(
+    [_GIVE_BACK, _LOSSES, _CHANGES, _GIVE_BACK + _LOSSES + _CHANGES]
+).flatmap(lambda trouble: st.lists(st.one_of(_TAKES + trouble), min_size=30, max_size=150))
 
 
 @dataclass
