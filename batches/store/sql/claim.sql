@@ -40,9 +40,12 @@ paced as materialized (
       case
         when gate_at is null then at
         when gate_size = size then gate_at
-        -- one size follows another: room on both sides, so that no window holds too many
-        when gate_size > 1 and size > 1 then gate_at + (60.5 - gate_step) * interval '1 second'
-        else gate_at + (greatest(gate_step, step) + 60.5 / r - gate_step) * interval '1 second'
+        -- one size follows another: room on both sides, so that no window holds too many; the
+        -- latest call may have left as late as its slack let it, which is the `least` here
+        when gate_size > 1 and size > 1
+        then gate_at + (60.5 + least(2.53, 0.6 * gate_step) - gate_step) * interval '1 second'
+        else gate_at + (greatest(gate_step, step) + 60.5 / r + least(2.53, 0.6 * gate_step)
+          - gate_step) * interval '1 second'
       end,
       at - slack * interval '1 second'
     ) as base
@@ -88,7 +91,8 @@ job as materialized (
       end
     ) as room
   from (
-    select b.*, 60.5 / b.rate_limit_per_min as rate_step,
+    -- a minute, the half second of catching up, and half a second for the way to the gateway
+    select b.*, 61.0 / b.rate_limit_per_min as rate_step,
       greatest(coalesce(b.rate_at, t.at), t.at - interval '0.5 second') as rate_base
     from batches_job b, t
     where b.id = any(%(jobs)s) and b.status = 'running'
