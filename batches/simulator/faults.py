@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 #: Each kind, and what it does.
 KINDS: Mapping[str, str] = {
@@ -22,9 +22,12 @@ KINDS: Mapping[str, str] = {
     "lost_callback": "takes effect, never calls back",
     "late_callback": "takes effect, calls back after `seconds` (30)",
     "latency": "answers after a further `seconds` (1)",
+    "missing_result": "takes effect; the answer to several targets leaves the target out",
 }
 #: These go with an otherwise normal answer, and with each other.
-_ACCOMPANYING = frozenset({"lost_callback", "late_callback", "latency"})
+_ACCOMPANYING = frozenset({"lost_callback", "late_callback", "latency", "missing_result"})
+#: In a call of several these hit the scope's target alone; the other kinds hit the whole call.
+_BY_TARGET = frozenset({"refuse", "lost_callback", "late_callback", "missing_result"})
 _SECONDS: Mapping[str, float] = {"hang": 3600, "slow_drip": 30, "late_callback": 30, "latency": 1}
 _CODES: Mapping[str, int] = {"refuse": 40003, "credential_expired": 11024}
 _SCOPE_KEYS = ("guid", "target", "operation")
@@ -58,11 +61,22 @@ class Fault:
             self.count != 0
             and scope.get("guid", guid) == guid
             and scope.get("operation", operation) == operation
-            and ("target" not in scope or scope["target"] in targets)
+            and ("target" not in scope or scope["target"] in ("*", *targets))
         )
 
     def to_json(self) -> dict[str, object]:
         return {**asdict(self), "scope": self.scope or "all"}
+
+
+@dataclass(slots=True)
+class TargetDraw:
+    """What happens to one target of several."""
+
+    #: refuses it; 0 for none
+    code: int = 0
+    #: None: no callback
+    callback_delay: float | None = 0.0
+    is_mentioned: bool = True
 
 
 @dataclass(slots=True)
@@ -73,8 +87,19 @@ class Draw:
     extra_seconds: float = 0.0
     #: None: no callback
     callback_delay: float | None = 0.0
+    targets: dict[str, TargetDraw] = field(default_factory=dict)
+
+    def of(self, target: str) -> TargetDraw:
+        """What happens to one target in particular."""
+        return self.targets.get(target, _NOTHING_MORE)
+
+    def delay(self, target: str) -> float | None:
+        """Seconds until the target's callback; None: it is lost."""
+        own = self.of(target).callback_delay
+        return None if own is None or self.callback_delay is None else self.callback_delay + own
 
 
+_NOTHING_MORE = TargetDraw()
 NOTHING = Draw()
 
 
@@ -106,14 +131,14 @@ class FaultBook:
             return NOTHING
         draw = Draw()
         for fault in self.faults:
+            if fault.kind in _BY_TARGET and len(targets) > 1 and "target" in fault.scope:
+                self._draw_by_target(draw, fault, guid, operation, targets)
+                continue
             accompanying = fault.kind in _ACCOMPANYING
             if (draw.main and not accompanying) or not fault.hits(guid, operation, targets):
                 continue
-            if fault.probability < 1 and self._rng.random() >= fault.probability:
+            if not self._fires(fault):
                 continue
-            fault.fired += 1
-            if fault.count is not None:
-                fault.count -= 1
             if fault.kind == "latency":
                 draw.extra_seconds += fault.seconds
             elif fault.kind == "lost_callback":
@@ -121,9 +146,39 @@ class FaultBook:
             elif fault.kind == "late_callback":
                 if draw.callback_delay is not None:
                     draw.callback_delay += fault.seconds
+            elif fault.kind == "missing_result":
+                for target in targets:
+                    draw.targets.setdefault(target, TargetDraw()).is_mentioned = False
             else:
                 draw.main = fault
         return draw
+
+    def _draw_by_target(
+        self, draw: Draw, fault: Fault, guid: str, operation: str, targets: Sequence[str]
+    ) -> None:
+        """Each target by itself, in its probability and in its count."""
+        for target in dict.fromkeys(targets):
+            one = draw.of(target)
+            decided = fault.kind == "refuse" and (draw.main is not None or one.code)
+            if decided or not fault.hits(guid, operation, (target,)) or not self._fires(fault):
+                continue
+            one = draw.targets.setdefault(target, TargetDraw())
+            if fault.kind == "refuse":
+                one.code = fault.code
+            elif fault.kind == "missing_result":
+                one.is_mentioned = False
+            elif fault.kind == "lost_callback":
+                one.callback_delay = None
+            elif one.callback_delay is not None:
+                one.callback_delay += fault.seconds
+
+    def _fires(self, fault: Fault) -> bool:
+        if fault.probability < 1 and self._rng.random() >= fault.probability:
+            return False
+        fault.fired += 1
+        if fault.count is not None:
+            fault.count -= 1
+        return True
 
     def expired(self, guid: str) -> bool:
         """Whether the account counts as logged out."""

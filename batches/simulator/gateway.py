@@ -93,13 +93,15 @@ class SimulatedGateway:
             return early
         reply = b""
         if not fault or fault.effect:
-            address = request.remote or ""
-            pause = self.limits.retry_after(call.guid, address, len(targets.ids), self.clock())
-            if pause is not None:
+            address, now = request.remote or "", self.clock()
+            wanted = sum(not self._refusal(target, draw) for target in targets.each)
+            room = self.limits.grant(call.guid, address, wanted, now)
+            if wanted and not room:
+                pause = self.limits.retry_after(call.guid, address, now)
                 await self._wait(draw)
                 return refuse_http(self.limits.refusal, pause)
             # The effect comes first and the latency after it: who gives up waiting is in doubt.
-            reply = self._take_effect(call, targets, address, draw)
+            reply = self._take_effect(call, targets, address, draw, room)
         await self._wait(draw)
         return await self.failures.after_effect(request, fault, reply) if fault else _answer(reply)
 
@@ -145,41 +147,57 @@ class SimulatedGateway:
             data = wire.listing(call.operation, call.guid, call.params)
         return _answer(wire.answer(self.options.success_code, "成功", data))
 
-    def _take_effect(self, call: _Call, targets: wire.Targets, address: str, draw: Draw) -> bytes:
-        """Record each target, queue its echo, and word the answer."""
-        now = self.clock()
+    def _refusal(self, target: wire.Target, draw: Draw) -> int:
+        """The code that refuses one target of several; 0 for none."""
+        return target.refusal or draw.of(target.id).code
+
+    def _take_effect(
+        self, call: _Call, targets: wire.Targets, address: str, draw: Draw, room: int
+    ) -> bytes:
+        """Record each target that there is room for, queue its echo, and word the answer."""
+        success = self.options.success_code
+        if not targets.listed_by:
+            only = self._record(call, targets.each[0], targets.content, address, draw)
+            if call.operation == "send_text":
+                return wire.sent(success, only.server_id, only.msg_id, only.seq, only.ts)
+            return wire.answer(success, "成功", {})
+        lines: list[object] = []
+        over = 45009 if self.limits.refusal == "http_429" else int(self.limits.refusal)
+        for target in targets.each:
+            code, ids = self._refusal(target, draw), None
+            if not code and not room:
+                code = over
+            elif not code:
+                room -= 1
+                effect = self._record(call, target, targets.content, address, draw)
+                code, ids = success, (effect.server_id, effect.msg_id)
+            if draw.of(target.id).is_mentioned:
+                lines.append(wire.result(targets.listed_by, target.id, code, ids))
+        return wire.answer(success, "成功", {"results": lines})
+
+    def _record(
+        self, call: _Call, target: wire.Target, content: str, address: str, draw: Draw
+    ) -> Effect:
+        """One target that took effect."""
+        now, seq = self.clock(), self.record.next_seq
         sends = call.operation in _SENDS
-        effects: list[Effect] = []
-        for target in targets.ids:
-            seq = self.record.next_seq
-            server_id = str(self._boot * 10**7 + seq) if sends else ""
-            unique_id = f"SIM{self._boot:x}-{seq:x}" if sends else ""
-            effect = Effect(
-                seq, now, call.guid, call.operation, target, targets.content,
-                call.request_id, unique_id, server_id, targets.labels,
+        server_id = str(self._boot * 10**7 + seq) if sends else ""
+        unique_id = f"SIM{self._boot:x}-{seq:x}" if sends else ""
+        effect = Effect(
+            seq, now, call.guid, call.operation, target.id, content,
+            call.request_id, unique_id, server_id, target.labels,
+        )  # fmt: skip
+        self.record.append(effect)
+        self.limits.add(call.guid, address, now)
+        self.operations[call.operation] += 1
+        if sends and self.callbacks.urls:
+            event = echo(
+                guid=call.guid, target=target.id, content=content,
+                request_id=call.request_id, server_id=server_id, unique_id=unique_id,
+                seq=seq, now=now,
             )  # fmt: skip
-            self.record.append(effect)
-            self.limits.add(call.guid, address, now)
-            effects.append(effect)
-            if sends and self.callbacks.urls:
-                event = echo(
-                    guid=call.guid, target=target, content=targets.content,
-                    request_id=call.request_id, server_id=server_id, unique_id=unique_id,
-                    seq=seq, now=now,
-                )  # fmt: skip
-                self.callbacks.post(call.guid, event, draw.callback_delay)
-        self.operations[call.operation] += len(effects)
-        code = self.options.success_code
-        if call.operation == "send_text":
-            only = effects[0]
-            return wire.sent(code, only.server_id, only.msg_id, only.seq, now)
-        if not sends:
-            return wire.answer(code, "成功", {})
-        list_ = [
-            {"toId": e.target, "msgServerId": int(e.server_id), "msgUniqueIdentifier": e.msg_id}
-            for e in effects
-        ]
-        return wire.answer(code, "成功", {"isSendSuccess": 1, "msgList": list_})
+            self.callbacks.post(call.guid, event, draw.delay(target.id))
+        return effect
 
     def reset(self) -> None:
         """Forget what happened: effects, windows, faults, waiting callbacks, counts."""

@@ -48,19 +48,35 @@ class Limits:
     accounts: dict[str, Window] = field(default_factory=dict)
     addresses: dict[str, Window] = field(default_factory=dict)
 
-    def retry_after(self, guid: str, address: str, targets: int, now: float) -> int | None:
-        """Seconds to wait where a limit forbids the call, else None."""
-        for windows, key, limit in (
-            (self.accounts, guid, self.account_per_min),
-            (self.addresses, address, self.ip_per_min),
-        ):
-            if limit is None:
-                continue
-            window = windows.setdefault(key, Window())
-            if window.count(now) + targets > limit:
+    def grant(self, guid: str, address: str, targets: int, now: float) -> int:
+        """How many of so many targets there is room for."""
+        for window, limit in self._limited(guid, address):
+            room = max(0, limit - window.count(now))
+            if room < targets:
                 window.refused += 1
-                return window.seconds_until_room(now, limit)
-        return None
+                targets = room
+        return targets
+
+    def retry_after(self, guid: str, address: str, now: float) -> int:
+        """Whole seconds until there is room for one more."""
+        return max(
+            (
+                window.seconds_until_room(now, limit)
+                for window, limit in self._limited(guid, address)
+                if window.count(now) >= limit
+            ),
+            default=1,
+        )
+
+    def _limited(self, guid: str, address: str) -> list[tuple[Window, int]]:
+        return [
+            (windows.setdefault(key, Window()), limit)
+            for windows, key, limit in (
+                (self.accounts, guid, self.account_per_min),
+                (self.addresses, address, self.ip_per_min),
+            )
+            if limit is not None
+        ]
 
     def add(self, guid: str, address: str, now: float) -> None:
         """Count one target that took effect."""

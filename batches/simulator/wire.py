@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,6 +29,9 @@ PATHS: Mapping[str, str] = {
     "/message/sendText": "send_text",
     "/message/sendGroupMsg": "send_group_msg",
 }
+
+_CUSTOMER = re.compile("788[0-9]{13}")
+_GROUP = re.compile("10[0-9]{14,15}")
 
 MAX_TEXT_BYTES = 4000
 MAX_TARGETS = 50
@@ -63,20 +67,34 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a failure of the simula
         self.message = message or MESSAGES.get(code, "失败")
 
 
+class Target(NamedTuple):
+    """One target of a call."""
+
+    id: str
+    labels: tuple[str, ...] = ()
+    #: the code that refuses this target alone; 0 for none
+    refusal: int = 0
+
+
 class Targets(NamedTuple):
     """What a call that changes something asks for."""
 
-    ids: tuple[str, ...]
+    each: tuple[Target, ...]
     content: str = ""
-    labels: tuple[str, ...] = ()
+    #: the answer names each target in this field; empty where it speaks of the call alone
+    listed_by: str = ""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(target.id for target in self.each)
 
 
 def read_targets(operation: str, params: Mapping[str, object]) -> Targets:
     """The targets of a call. Raises Refusal for what a gateway would refuse."""
     if operation == "send_text":
-        return Targets((_id(params, "toId"),), _text(params.get("content")))
+        return Targets((Target(_id(params, "toId")),), _text(params.get("content")))
     if operation == "set_group_welcome":
-        return Targets((_id(params, "roomId"),), _text(params.get("content")))
+        return Targets((Target(_id(params, "roomId")),), _text(params.get("content")))
     if operation == "send_group_msg":
         return _group_msg(params)
     return _labels(params)
@@ -91,26 +109,38 @@ def _group_msg(params: Mapping[str, object]) -> Targets:
     if not isinstance(messages, list) or not messages or not isinstance(messages[0], dict):
         raise Refusal(PARAM)
     data = messages[0].get("msgData")
-    return Targets(tuple(to), _text(data.get("content") if isinstance(data, dict) else data))
+    content = _text(data.get("content") if isinstance(data, dict) else data)
+    send_type = params.get("sendType", 0)
+    if send_type not in (0, 1) or isinstance(send_type, bool):
+        raise Refusal(PARAM, "sendType 只能是 0 或 1")
+    stranger = _CUSTOMER if send_type else _GROUP
+    return Targets(
+        tuple(Target(id_, (), NO_TARGET if stranger.fullmatch(id_) else 0) for id_ in to),
+        content,
+        "toId",
+    )
 
 
 def _labels(params: Mapping[str, object]) -> Targets:
     edits = params.get("paramList")
     if params.get("opType") not in (1, 2) or not isinstance(edits, list) or not edits:
         raise Refusal(PARAM)
-    ids: list[str] = []
-    labels: tuple[str, ...] = ()
-    for edit in edits:
-        if not isinstance(edit, dict):
-            raise Refusal(PARAM)
-        ids.append(_id(edit, "userId"))
-        wanted = edit.get("labelIdList")
-        if not isinstance(wanted, list) or not wanted or not all(_is_id(label) for label in wanted):
-            raise Refusal(BAD_LABEL)
-        if len(wanted) > MAX_LABELS:
-            raise Refusal(BAD_LABEL, f"一次最多 {MAX_LABELS} 个标签")
-        labels = tuple(wanted)
-    return Targets(tuple(ids), "add" if params["opType"] == 1 else "remove", labels)
+    if len(edits) > MAX_TARGETS:
+        raise Refusal(TOO_MANY)
+    targets = tuple(_label_edit(edit) for edit in edits)
+    if len({label for target in targets for label in target.labels}) > MAX_LABELS:
+        raise Refusal(BAD_LABEL, f"一次最多 {MAX_LABELS} 个标签")
+    content = "add" if params["opType"] == 1 else "remove"
+    return Targets(targets, content, "userId" if len(targets) > 1 else "")
+
+
+def _label_edit(edit: object) -> Target:
+    if not isinstance(edit, dict):
+        raise Refusal(PARAM)
+    labels = edit.get("labelIdList")
+    if not isinstance(labels, list) or not labels or not all(_is_id(label) for label in labels):
+        raise Refusal(BAD_LABEL)
+    return Target(_id(edit, "userId"), tuple(labels))
 
 
 def _is_id(value: object) -> bool:
@@ -146,6 +176,17 @@ def sent(success_code: int, server_id: str, unique_id: str, seq: int, now: float
         f'"msgServerId":{server_id},"msgUniqueIdentifier":"{unique_id}",'
         f'"seq":{seq},"timestamp":{int(now)}}}}}'
     ).encode()
+
+
+def result(listed_by: str, target: str, code: int, sent_as: tuple[str, str] | None) -> object:
+    """One target's line in the answer to a call of several; `sent_as` are server and unique id."""
+    line: dict[str, object] = {listed_by: target, "code": code, "msg": MESSAGES.get(code, "失败")}
+    line["isSendSuccess"] = int(sent_as is not None)
+    if sent_as is not None:
+        line["msg"] = "成功"
+        if sent_as[0]:
+            line |= {"msgServerId": int(sent_as[0]), "msgUniqueIdentifier": sent_as[1]}
+    return line
 
 
 def listing(operation: str, guid: str, params: Mapping[str, object]) -> dict[str, object]:

@@ -40,21 +40,6 @@ def test_send_text_method_dialect_takes_effect(sim, path):
     assert (call["target"], call["request_id"]) == (TARGET, "r1")
 
 
-def test_send_group_msg_takes_effect_on_each_target(sim):
-    params = {
-        "guid": GUID,
-        "toIdList": ["1", "2", "3"],
-        "msgList": [{"type": 0, "msgData": {"content": "x"}}],
-        "sendType": 0,
-    }
-    answer = sim.post("/wecom/finder/api", {"method": "/msg/sendGroupMsg", "params": params})
-    listed = answer.json()["data"]["msgList"]
-    assert [entry["toId"] for entry in listed] == ["1", "2", "3"]
-    calls = sim.calls()
-    assert [call["msg_id"] for call in calls] == [e["msgUniqueIdentifier"] for e in listed]
-    assert len({call["msg_id"] for call in calls}) == 3
-
-
 def test_set_welcome_and_tags_take_effect(sim):
     sim.post("/room/setWelcome", {"guid": GUID, "roomId": "10888000000000001", "content": "欢迎"})
     edit = [{"userId": TARGET, "labelIdList": ["1", "2"]}]
@@ -91,6 +76,23 @@ def test_set_welcome_and_tags_take_effect(sim):
             40068,
         ),
         ("/label/contactEditLabel", {"guid": GUID, "opType": 3, "paramList": [{}]}, 40058),
+        (
+            "/label/contactEditLabel",
+            {
+                "guid": GUID,
+                "opType": 1,
+                "paramList": [
+                    {"userId": "1", "labelIdList": [str(n) for n in range(20)]},
+                    {"userId": "2", "labelIdList": ["20"]},
+                ],
+            },
+            40068,
+        ),
+        (
+            "/msg/sendGroupMsg",
+            {"guid": GUID, "toIdList": ["1"], "msgList": [{"msgData": "x"}], "sendType": 2},
+            40058,
+        ),
     ],
 )
 def test_malformed_call_is_refused_without_effect(sim, path, body, code):

@@ -40,12 +40,27 @@ def test_ip_limit_counts_all_accounts(make_sim):
     assert [sim.send(guid=str(n)).status_code for n in range(3)] == [200, 200, 429]
 
 
-def test_call_of_several_targets_needs_room_for_all(make_sim):
-    sim = make_sim(account_per_min=3)
+@pytest.mark.parametrize(("refusal", "code"), [("http_429", 45009), ("45033", 45033)])
+def test_call_of_several_targets_reaches_the_limit_in_its_middle(make_sim, refusal, code):
+    sim = make_sim(account_per_min=3, refusal=refusal)
     body = {"guid": GUID, "toIdList": ["1", "2"], "msgList": [{"msgData": "x"}]}
-    assert sim.post("/msg/sendGroupMsg", body).status_code == 200
-    assert sim.post("/msg/sendGroupMsg", body).status_code == 429
-    assert sim.targets() == ["1", "2"]
+    answers = [sim.post("/msg/sendGroupMsg", body).json() for _ in range(2)]
+    told = [[line["code"] for line in answer["data"]["results"]] for answer in answers]
+    assert told == [[0, 0], [0, code]]
+    assert sim.targets() == ["1", "2", "1"]
+    third = sim.post("/msg/sendGroupMsg", body)
+    assert third.status_code == (429 if refusal == "http_429" else 200)
+    assert third.json()["code"] == (429 if refusal == "http_429" else code)
+    stats = sim.get("/_sim/stats").json()["accounts"][GUID]
+    assert (stats["total"], stats["window_max"], stats["refused"]) == (3, 3, 2)
+
+
+def test_ip_limit_cuts_a_call_of_several_too(make_sim):
+    sim = make_sim(ip_per_min=1)
+    body = {"guid": GUID, "toIdList": ["1", "2"], "msgList": [{"msgData": "x"}]}
+    lines = sim.post("/msg/sendGroupMsg", body).json()["data"]["results"]
+    assert [line["code"] for line in lines] == [0, 45009]
+    assert sim.targets() == ["1"]
 
 
 def test_refusal_may_be_a_code(make_sim):

@@ -124,6 +124,17 @@ def test_set_group_welcome_row_becomes_a_target():
     assert compiled.operation is Operation.SET_GROUP_WELCOME
 
 
+@pytest.mark.parametrize(
+    ("content", "shared"), [("你好", True), ("{{你好}}", True), ("{姓名}你好", False)]
+)
+def test_send_text_content_is_shared_where_no_placeholder_makes_it_differ(content, shared):
+    assert SEND.compile({"content": content}, COLUMNS, MAPPING).shared_content is shared
+
+
+def test_set_group_welcome_content_is_never_shared():
+    assert WELCOME.compile({"content": "欢迎"}, COLUMNS, MAPPING).shared_content is False
+
+
 def test_check_row_empty_value_names_the_placeholder():
     compiled = SEND.compile({"content": "{姓名}{name}你好"}, COLUMNS, MAPPING)
     (problem,) = compiled.check_row(TARGET, ("1", TARGET, " ", "重庆"))
@@ -221,6 +232,11 @@ def test_tag_customers_param_serves_rows_without_tags():
     assert compiled.to_target(TARGET, ROW[:4]) == TargetSpec(TARGET, tags=("7", "8"))
     assert compiled.to_target(TARGET, ROW) == TargetSpec(TARGET, tags=("101", "102"))
     assert compiled.check_row(TARGET, (*ROW[:4], " ")) == []
+
+
+@pytest.mark.parametrize("params", [{}, {"tags": "1"}, {"mode": "remove"}])
+def test_tag_customers_rows_may_share_a_call_each_with_its_own_tags(params):
+    assert TAGS.compile(params, COLUMNS, MAPPING).shared_content is True
 
 
 def test_tag_customers_row_without_any_tag_is_refused():

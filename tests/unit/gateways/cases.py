@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from batches.gateways.base import CallSpec, GatewayConfig, HttpRequest, Operation, TargetSpec
@@ -24,6 +24,10 @@ class Case:
     refusal: Callable[[int], bytes]
     #: every string that an id took on its way into the request
     ids_in: Callable[[HttpRequest], list[object]]
+    #: the same gateway, told that it takes several targets in one call
+    several: GatewayConfig
+    #: the answer to such a call: by target a message id, or the code of a refusal
+    results: Callable[[Operation, Sequence[tuple[str, str | int]]], bytes]
 
 
 def _success(msg_id: str) -> bytes:
@@ -38,11 +42,25 @@ def _refusal(code: int) -> bytes:
 def _ids(params: Mapping[str, object]) -> list[object]:
     found = [params["guid"]]
     found += [params[name] for name in ("toId", "roomId") if name in params]
+    to_list = params.get("toIdList", [])
     targets = params.get("paramList", [])
+    assert isinstance(to_list, list)
     assert isinstance(targets, list)
+    found += to_list
     for target in targets:
         found += [target["userId"], *target["labelIdList"]]
     return found
+
+
+def _results(operation: Operation, told: Sequence[tuple[str, str | int]]) -> bytes:
+    field = "userId" if operation is Operation.TAG_CUSTOMERS else "toId"
+    results = [
+        {field: target, "isSendSuccess": 1, "code": 0, "msg": "成功", "msgUniqueIdentifier": said}
+        if isinstance(said, str)
+        else {field: target, "isSendSuccess": 0, "code": said, "msg": "失败"}
+        for target, said in told
+    ]
+    return json.dumps({"code": 0, "msg": "成功", "data": {"results": results}}).encode()
 
 
 def _wecomapi(name: str, dialect: str) -> Case:
@@ -50,9 +68,14 @@ def _wecomapi(name: str, dialect: str) -> Case:
         body = json.loads(request.body)
         return _ids(body["params"] if dialect == "method" else body)
 
+    def config(**options: object) -> GatewayConfig:
+        return GatewayConfig("wecomapi", "http://gateway.test:9100/", dialect, "secret", options)
+
     return Case(
         name=name,
-        config=GatewayConfig("wecomapi", "http://gateway.test:9100/", dialect, token="secret"),
+        config=config(),
+        several=config(multi_target=True),
+        results=_results,
         success=_success,
         refusal=_refusal,
         ids_in=ids_in,
@@ -68,3 +91,13 @@ def call_of(operation: Operation, target: TargetSpec | None = None) -> CallSpec:
         tags = ("14073751000000001",) if operation is Operation.TAG_CUSTOMERS else ()
         target = TargetSpec(TARGET, "" if tags else "你好", tags)
     return CallSpec("call-1", GUID, operation, (target,))
+
+
+def call_of_several(operation: Operation, count: int) -> CallSpec:
+    """A call of several targets, such as may share one."""
+    tags = ("14073751000000001",) if operation is Operation.TAG_CUSTOMERS else ()
+    first = int(TARGET)
+    targets = (
+        TargetSpec(str(first + number), "" if tags else "你好", tags) for number in range(count)
+    )
+    return CallSpec("call-1", GUID, operation, tuple(targets))
