@@ -49,11 +49,14 @@ class PermissionField(_PermissionField):
 
 
 def offered_permissions() -> QuerySet[Permission]:
-    """Those that mean something in the console; a role keeps any others that it has."""
-    ours = Q(content_type__app_label="batches")
+    """Those that change something in the console; a role keeps any others that it has."""
+    ours = Q(codename__in=["view_job", *dict(Job._meta.permissions)])  # noqa: SLF001
+    managed = Q(content_type__model__in=("gateway", "account"))
     people = Q(content_type__app_label="auth", content_type__model__in=("user", "group"))
-    found = Permission.objects.filter(ours | people).select_related("content_type")
-    return found.order_by("content_type__app_label", "content_type__model", "id")
+    found = Permission.objects.filter(
+        Q(content_type__app_label="batches") & (ours | managed) | people
+    )
+    return found.select_related("content_type").order_by("-content_type__model", "id")
 
 
 class RoleAdmin(GroupAdmin):

@@ -72,6 +72,8 @@
     prepare(dialog);
     dialog.showModal();
   });
+  /* Closed, also with Escape: gone, and its numbers are no longer asked for. */
+  document.addEventListener("close", (event) => event.target.closest("#dialog-slot")?.replaceChildren(), true);
   document.addEventListener("click", (event) => {
     const dismiss = event.target.closest("[data-dismiss]");
     if (dismiss && dismiss.closest("dialog")) {
