@@ -109,15 +109,16 @@ class Turn:
         try:
             async with Transport() as transport, aclosing(Admission(settings.REDIS_URL)) as gates:
                 settler = Settler(state)
+                claim = asyncio.create_task(Claimer(state, transport, gates).run(), name="claim")
                 loops = [
-                    asyncio.create_task(Claimer(state, transport, gates).run(), name="claim"),
+                    claim,
                     asyncio.create_task(viewing.Fetcher(state).run(), name="fetch"),
                     asyncio.create_task(settler.run(), name="settle"),
                 ]
                 house = asyncio.create_task(self._keep_house(state), name="house")
                 try:
                     conn, reason = await self._tick_until_end(conn, state, [*loops, house], began)
-                    conn = await self._drain(conn, state, reason)
+                    await self._drain(conn, state, reason, claim)
                 finally:
                     state.draining = True
                     state.claim_wake.set()
@@ -189,22 +190,26 @@ class Turn:
                 return conn, True
             if state.lost or state.closing:
                 return conn, False
-            share = await lanes.fair_share(conn)
-            # The share counts accounts that can run: ours that cannot make room for those.
-            owned = list(state.accounts.values())
-            await self._release(conn, state, [a for a in owned if not a.jobs])
-            surplus = sum(bool(a.jobs) for a in owned) - share
-            if surplus > max(1, share // 20):
-                free = [a for a in owned if a.jobs and a.inflight == 0]
-                await self._release(conn, state, free[:surplus])
-            elif surplus < 0:
-                await lanes.adopt(conn, lane=state.lane, most=-surplus)
             await viewing.refresh(conn, state)
+            if await self._share_out(conn, state):
+                await viewing.refresh(conn, state)
         except psycopg.OperationalError as error:
             log.warning("lane %d: database not answering: %s", state.lane, error)
             if time.monotonic() > state.lease_deadline + options.lease:
                 state.lost = True
         return conn, False
+
+    async def _share_out(self, conn: Connection, state: LaneState) -> bool:
+        """Release what is too much, adopt what is missing; whether anything was adopted."""
+        share = await lanes.fair_share(conn)
+        # The share counts accounts that can run: ours that cannot make room for those.
+        owned = list(state.accounts.values())
+        await self._release(conn, state, [a for a in owned if not a.jobs])
+        surplus = sum(bool(a.jobs) for a in owned) - share
+        if surplus > max(1, share // 20):
+            free = [a for a in owned if a.jobs and a.inflight == 0]
+            await self._release(conn, state, free[:surplus])
+        return surplus < 0 and bool(await lanes.adopt(conn, lane=state.lane, most=-surplus))
 
     async def _renew(self, conn: Connection, state: LaneState) -> bool:
         asked_at = time.monotonic()
@@ -258,8 +263,13 @@ class Turn:
 
     # --- the end ---
 
-    async def _drain(self, conn: Connection, state: LaneState, reason: str) -> Connection:
-        """No more claims; wait for calls in flight, keeping the lease; then cut off the rest."""
+    async def _drain(
+        self, conn: Connection, state: LaneState, reason: str, claim: asyncio.Task[None]
+    ) -> None:
+        """No more claims; wait for calls in flight, keeping the lease; then cut off the rest.
+
+        A claim that is under way is waited for first: what it claims is still sent.
+        """
         state.draining = True
         state.claim_wake.set()
         options = self._options
@@ -270,7 +280,7 @@ class Turn:
             limit = longest + 2.0
         end = time.monotonic() + limit
         next_renewal = 0.0
-        while state.flights and time.monotonic() < end:
+        while (state.flights or not claim.done()) and time.monotonic() < end:
             if self._should_stop():
                 end = min(end, time.monotonic() + options.term_drain)
             if not state.lost and time.monotonic() >= next_renewal:
@@ -278,11 +288,12 @@ class Turn:
                 with suppress(psycopg.OperationalError):
                     await self._renew(conn, state)
             await asyncio.sleep(0.02)
+        claim.cancel()
+        await asyncio.gather(claim, return_exceptions=True)
         tasks = [task for task, _ in state.flights.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return conn
 
     async def _finish(self, loops: list[asyncio.Task[None]], state: LaneState) -> None:
         """Give the loops their time to write what they hold; what they cannot is in doubt."""
