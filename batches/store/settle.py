@@ -71,6 +71,7 @@ def _call_columns(batch: Sequence[Settled]) -> dict[str, list[Any]]:
 def _pace_columns(batch: Sequence[Settled]) -> dict[str, list[Any]]:
     """Per account, its strongest slow-down, hold and push; empty where none asks for any."""
     merged: dict[int, tuple[bool, float, str, float]] = {}
+    witness: dict[int, int] = {}
     for settled in batch:
         for d in settled.decisions:
             if not (d.slow_down or d.hold or settled.late):
@@ -84,6 +85,7 @@ def _pace_columns(batch: Sequence[Settled]) -> dict[str, list[Any]]:
                 reason,
                 max(push, settled.late),
             )
+            witness[settled.account_id] = settled.call_id
     order = sorted(merged)
     return {
         "accounts": order,
@@ -91,6 +93,7 @@ def _pace_columns(batch: Sequence[Settled]) -> dict[str, list[Any]]:
         "holds": [merged[a][1] for a in order],
         "reasons": [merged[a][2] for a in order],
         "pushes": [merged[a][3] for a in order],
+        "calls": [witness[a] for a in order],
     }
 
 
@@ -105,9 +108,11 @@ async def settle(conn: Connection, batch: Sequence[Settled]) -> set[int]:
     # A refund changes the job row, a return to `pending` depends on the job's state: only then
     # are the jobs locked, so that plain successes never wait for one.
     needs_jobs = any(d.refund for s in batch for d in s.decisions)
-    recovered = sorted(
-        {s.account_id for s in batch if s.throttled and s.decisions[0].outcome == "accepted"}
-    )
+    recovered = {
+        s.account_id: s.call_id
+        for s in batch
+        if s.throttled and s.decisions[0].outcome == "accepted"
+    }
     async with conn.pipeline(), conn.transaction():
         if needs_jobs:
             jobs = sorted({s.job_id for s in batch})
@@ -115,7 +120,11 @@ async def settle(conn: Connection, batch: Sequence[Settled]) -> set[int]:
         if pace["accounts"]:
             await conn.execute(cast(Any, sql("slow_accounts")), pace)
         if recovered:
-            await conn.execute(cast(Any, sql("recover_accounts")), {"accounts": recovered})
-        done = await conn.execute(cast(Any, sql("settle")), items)
+            await conn.execute(
+                cast(Any, sql("recover_accounts")),
+                {"accounts": sorted(recovered), "calls": [recovered[a] for a in sorted(recovered)]},
+            )
+        # calls before items before shards, as the rescue does
         await conn.execute(cast(Any, sql("settle_calls")), calls)
+        done = await conn.execute(cast(Any, sql("settle")), items)
     return {row.job_id for row in await done.fetchall() if row.shard_done}

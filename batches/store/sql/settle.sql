@@ -143,7 +143,8 @@ where c.id = r.id and c.answered_at is null
 
 -- name: slow_accounts
 -- A refusal for rate slows the account first (×½, not below 1/20) and holds it; a gateway that
--- cannot be reached holds it. Sends that left late push the gate by as much.
+-- cannot be reached holds it. Sends that left late push the gate by as much. Runs before
+-- `settle_calls`: a call of the account that is answered already shows a repeated settle.
 update batches_account a
 set throttle = case when r.slow then greatest(0.05, a.throttle * 0.5) else a.throttle end,
   hold_until = case when r.hold > 0
@@ -157,12 +158,15 @@ set throttle = case when r.slow then greatest(0.05, a.throttle * 0.5) else a.thr
     else a.gate_at end
 from unnest(
   %(accounts)s::bigint[], %(slows)s::bool[], %(holds)s::float8[], %(reasons)s::text[],
-  %(pushes)s::float8[]
-) as r(id, slow, hold, reason, push)
+  %(pushes)s::float8[], %(calls)s::bigint[]
+) as r(id, slow, hold, reason, push, call_id)
 where a.id = r.id
+  and exists (select from batches_call c where c.id = r.call_id and c.answered_at is null)
 
 -- name: recover_accounts
 -- Additive recovery: every accepted group gives back a twentieth of the full pace.
-update batches_account
-set throttle = least(1, throttle + 0.05)
-where id = any(%(accounts)s) and throttle < 1
+update batches_account a
+set throttle = least(1, a.throttle + 0.05)
+from unnest(%(accounts)s::bigint[], %(calls)s::bigint[]) as r(id, call_id)
+where a.id = r.id and a.throttle < 1
+  and exists (select from batches_call c where c.id = r.call_id and c.answered_at is null)
