@@ -76,8 +76,9 @@ class AccountPlan:
     unsent_streak: int = 0
     #: its last flight took long
     slow: bool = False
-    #: in the ready heap
+    #: in the ready heap, under this ticket
     queued: bool = False
+    ticket: int = 0
     #: shards by job, each job's in turn
     jobs: dict[int, deque[ShardPlan]] = field(default_factory=dict)
     turn: int = 0
@@ -145,33 +146,45 @@ class JobPlan:
 
 
 class ReadyHeap:
-    """Accounts by due time."""
+    """Accounts by due time; an entry counts only while its ticket is the account's latest."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, AccountPlan]] = []
-        self._tick = itertools.count()
+        self._tickets = itertools.count(1)
 
     def push(self, account: AccountPlan, due: float) -> None:
         """Queue an account once; a second push while queued changes nothing."""
         if account.queued:
             return
-        account.queued = True
         account.due = max(account.due, due)
-        heapq.heappush(self._heap, (account.due, next(self._tick), account))
+        self._enter(account)
+
+    def push_sooner(self, account: AccountPlan) -> None:
+        """Queue anew an account whose due time was moved forward."""
+        self._enter(account)
+
+    def _enter(self, account: AccountPlan) -> None:
+        account.queued = True
+        account.ticket = next(self._tickets)
+        heapq.heappush(self._heap, (account.due, account.ticket, account))
 
     def pop_due(self, now: float) -> AccountPlan | None:
         """The account that has been due longest, or None."""
         while self._heap and self._heap[0][0] <= now:
-            _, _, account = heapq.heappop(self._heap)
+            _, ticket, account = heapq.heappop(self._heap)
+            if ticket != account.ticket:
+                continue
             account.queued = False
-            if account.due > now:  # its due time was moved while it was queued
-                self.push(account, account.due)
+            if account.due > now:  # its due time was moved back while it was queued
+                self._enter(account)
                 continue
             return account
         return None
 
     def next_due(self) -> float | None:
         """When the next account is due (monotonic), or None."""
+        while self._heap and self._heap[0][1] != self._heap[0][2].ticket:
+            heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def __len__(self) -> int:

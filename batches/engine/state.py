@@ -88,6 +88,12 @@ class LaneState:
             self.ready.push(account, account.due)
             self.claim_wake.set()
 
+    def reschedule(self, account: AccountPlan) -> None:
+        """Its due time was moved forward."""
+        if account.queued:
+            self.ready.push_sooner(account)
+            self.claim_wake.set()
+
     def want_items(self, shard: ShardPlan) -> None:
         """Ask for the shard's look-ahead to be filled."""
         self.hungry.add(shard.shard_id)

@@ -48,6 +48,10 @@ async def refresh(conn: Connection, state: LaneState) -> None:
             state.accounts[row.id] = account
         account.max_inflight = row.max_inflight
         account.rate = row.rate
+        # a raised rate or a lifted hold counts within a tick; two steps leave room for jitter
+        if account.due > now + row.due_in + 2 * row.step:
+            account.due = now + row.due_in
+            state.reschedule(account)
         account.throttled = row.throttled
     for gone in state.accounts.keys() - seen:
         del state.accounts[gone]

@@ -38,8 +38,11 @@ paced as materialized (
   select id, size, nominal, step, slack,
     greatest(
       case
-        when gate_at is null then at
-        when gate_size = size then gate_at
+        when gate_at is null or gate_step = 0 then coalesce(gate_at, at)
+        -- counted from the send itself, so that a changed rate or throttle counts at once
+        when gate_size = size then gate_at + (step - gate_step + case
+            when step < 0.9 * gate_step then least(2.53, 0.6 * gate_step) else 0 end
+          ) * interval '1 second'
         -- one size follows another: room on both sides, so that no window holds too many; the
         -- latest call may have left as late as its slack let it, which is the `least` here
         when gate_size > 1 and size > 1

@@ -59,10 +59,19 @@ where a.id = pick.id and exists (
 returning a.id
 
 -- name: lane_accounts
-select a.id, a.guid, a.gateway_id, a.max_inflight,
-  greatest(0, extract(epoch from greatest(a.gate_at, a.hold_until) - clock_timestamp()))::float8 as due_in,
-  (a.throttle < 1) as throttled, a.total_rate_per_min - a.online_reserve_per_min as rate
-from batches_account a join batches_gateway g on g.id = a.gateway_id
+-- `step` is that of the claim's gate at the present rate, or a little more: enough to see early
+-- that a raised rate or a lifted hold lets an account go sooner.
+select a.id, a.guid, a.gateway_id, a.max_inflight, a.throttle < 1 as throttled,
+  a.total_rate_per_min - a.online_reserve_per_min as rate, p.step::float8 as step,
+  greatest(0, extract(epoch from greatest(
+    a.gate_at + least(0, p.step - a.gate_step) * interval '1 second', a.hold_until
+  ) - clock_timestamp()))::float8 as due_in
+from batches_account a
+join batches_gateway g on g.id = a.gateway_id
+cross join lateral (
+  select 63.1 * a.gate_size
+    / ((a.total_rate_per_min - a.online_reserve_per_min) * a.throttle) as step
+) p
 where a.lane_id = %(lane)s and a.is_active and g.is_active
 
 -- name: lane_gateways
