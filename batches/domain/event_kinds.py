@@ -28,6 +28,8 @@ VERB_EVENTS: Mapping[str, str] = {
     "item.retried": N_("核实为未送达后重发"),
     "account.credential_restored": N_("账号登录恢复"),
     "accounts.loaded": N_("导入账号"),
+    "account.enabled": N_("启用账号"),
+    "account.disabled": N_("停用账号"),
     "account.test_sent": N_("测试发送"),
 }
 #: what happens by itself

@@ -12,7 +12,8 @@ _INVISIBLE = dict.fromkeys(map(ord, _UNSEEN + "\xad"))
 _PLAIN_ID = re.compile(r"[0-9A-Za-z_-]+")
 #: `="7881…"`: an export's way of keeping a spreadsheet from making a number of it
 _FORMULA_TEXT = re.compile(r'="(.*)"')
-_APOSTROPHE_NUMBER = re.compile(r"'[0-9.+-]+")
+#: an apostrophe that keeps a number or a would-be formula a text (our own exports put it there)
+_FORCED_TEXT = re.compile(r"'(?:[=+\-@].*|[0-9.]+)", re.DOTALL)
 #: Unit separator, by which the cells of a row are joined on their way into the database.
 SEPARATOR = "\x1f"
 #: where `str.strip` would leave something that `clean_text` takes off
@@ -24,7 +25,7 @@ _CONTROLS_BUT_SEPARATOR = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1e\x7f]")
 def clean_text(cell: str) -> str:
     """A cell of free text: its ends trimmed, the text itself kept."""
     cell = cell.strip(EDGES)
-    if cell[:1] == "'" and _APOSTROPHE_NUMBER.fullmatch(cell):
+    if cell[:1] == "'" and _FORCED_TEXT.fullmatch(cell):
         return cell[1:]
     return cell
 

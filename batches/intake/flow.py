@@ -26,7 +26,7 @@ from . import verdicts
 from .checking import BadRow, RowChecker
 from .decoding import TextKind
 from .directory import AccountDirectory, known_accounts
-from .header import Header
+from .header import Header, HeaderRefusedError
 from .report import (
     ACCOUNTS_MAX,
     Findings,
@@ -117,12 +117,18 @@ class _Reading:
 
     def _open(self, action: Action) -> Table:
         """Find out what the file is and where its header is."""
-        table = open_table(
-            upload_source(self.job, self._before_query),
-            action.columns,
-            encoding=self.request.get("encoding") or None,
-            choice=self.request.get("mapping") or None,
-        )
+        try:
+            table = open_table(
+                upload_source(self.job, self._before_query),
+                action.columns,
+                encoding=self.request.get("encoding") or None,
+                choice=self.request.get("mapping") or None,
+            )
+        except HeaderRefusedError as error:
+            # a person can say which column is which, if they see the columns
+            self.report |= header_report(error.header)
+            self.report |= {"encoding": error.encoding, "delimiter": error.delimiter}
+            raise
         self.report |= header_report(table.header)
         self.report["encoding"] = table.kind.encoding
         self.report["delimiter"] = table.delimiter

@@ -32,6 +32,21 @@ class Header:
     mapping: Mapping[str, int]
 
 
+class HeaderRefusedError(FileRefusedError):
+    """No row names every required column.
+
+    `header` is the row that comes nearest, so that a person can say which column is which;
+    `encoding` and `delimiter` are how the file was read.
+    """
+
+    encoding = ""
+    delimiter = ""
+
+    def __init__(self, header: Header, *problems: Problem) -> None:
+        super().__init__(*problems)
+        self.header = header
+
+
 def sniff_delimiter(source: Source, kind: TextKind, specs: Sequence[ColumnSpec]) -> str:
     """The separator by which the header is understood best; a comma where none is better."""
 
@@ -47,7 +62,7 @@ def find_header(
 ) -> Header:
     """The first row that names every required column, among the first ten.
 
-    `choice` replaces what the headers say. Raises FileRefusedError naming the columns found
+    `choice` replaces what the headers say. Raises HeaderRefusedError naming the columns found
     and those expected.
     """
     candidates = [
@@ -70,7 +85,7 @@ def find_header(
             best = (rank, Header(number, tuple(cells), mapping), problems)
     assert best is not None
     _, header, problems = best
-    raise FileRefusedError(*(problems or _missing(header, specs)))
+    raise HeaderRefusedError(header, *(problems or _missing(header, specs)))
 
 
 def _first_rows(rows: Iterable[Row]) -> list[Row]:

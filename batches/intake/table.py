@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from batches.actions.base import ColumnSpec
 
 from .decoding import TextKind, WorkbookKind, examine
-from .header import Choice, Header, find_header, sniff_delimiter
+from .header import Choice, Header, HeaderRefusedError, find_header, sniff_delimiter
 from .source import Source
 from .textrows import Row, text_rows
 from .workbook import workbook_rows
@@ -43,7 +43,11 @@ def open_table(
     """Find out what a file is. Raises FileRefusedError with what it is instead, and the cure."""
     kind = examine(source, encoding)
     delimiter = sniff_delimiter(source, kind, specs) if isinstance(kind, TextKind) else ""
-    header = find_header(_all_rows(source, kind, delimiter), specs, choice)
+    try:
+        header = find_header(_all_rows(source, kind, delimiter), specs, choice)
+    except HeaderRefusedError as error:
+        error.encoding, error.delimiter = kind.encoding, delimiter
+        raise
     return Table(source, kind, delimiter, header)
 
 
