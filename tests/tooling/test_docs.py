@@ -186,6 +186,15 @@ def test_changelog_begins_with_what_is_unreleased() -> None:
     assert headings[0] == "Unreleased"
 
 
+def test_words_of_the_glossary_are_those_on_the_screens() -> None:
+    sources = [*(ROOT / "batches").rglob("*.py"), *(ROOT / "templates").rglob("*.html")]
+    shown = "".join(path.read_text(encoding="utf-8") for path in sources)
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| [a-z][^|]* \| ([^|]+) \|", text, re.MULTILINE)
+    assert {"作业", "存疑"} <= set(words)
+    assert [word for word in words if word not in {"–", "word"} and word not in shown] == []
+
+
 def foreign_words(text: str) -> list[str]:
     """Addresses of package indexes, and folders of one person's or this very machine."""
     indexes = ("pypi" + ".org", "python" + "hosted.org", "index" + "-url", "/simple" + "/")
