@@ -141,7 +141,8 @@ def test_parse_success_without_results_is_in_doubt_for_each(case, operation):
 @pytest.mark.parametrize("status", [301, 500, 502, 0])
 def test_parse_results_under_another_status_are_in_doubt(case, operation, status):
     call = call_of_several(operation, 2)
-    for outcome in parse(case, call, case.results(operation, sent(call)), status):
+    told = [sent(call)[0], (call.targets[1].target, 84061)]
+    for outcome in parse(case, call, case.results(operation, told), status):
         assert isinstance(outcome, Unknown)
 
 

@@ -255,6 +255,12 @@ def test_parse_refusal_of_the_whole_without_results_holds_for_each(listed):
     assert outcomes == [Refused(Category.RATE_LIMITED, "45009", "慢")] * 3
 
 
+@pytest.mark.parametrize("listed", [{A: 0}, "queued", 1, True])
+def test_parse_refusal_of_the_whole_beside_something_else_is_in_doubt(listed):
+    for outcome in read({"code": 45009, "data": {"results": listed}}):
+        assert isinstance(outcome, Unknown)
+
+
 def test_parse_refusal_of_the_whole_with_refusals_gives_each_its_own():
     first, second, third = read(results(*OTHERS[1:], code=45009))
     assert first == second == Refused(Category.RATE_LIMITED, "45009", "x")
