@@ -16,6 +16,7 @@ from batches.domain.errors import InvalidInputError, NotAllowedError
 from batches.models import Account, Job
 from batches.selectors.accounts import account_page
 from batches.services.account_switch import set_account_active
+from batches.services.test_send import OPERATE
 
 from .shell import number, page
 from .verbs import actor_of, forbidden, problem_texts, see_other
@@ -47,6 +48,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
             "all_url": f"?{urlencode(without_trouble)}",
             "trouble_url": f"?{urlencode(without_trouble | {'trouble': '1'})}",
             "may_change": request.user.has_perm(CHANGE),
+            "may_test": request.user.has_perm(OPERATE),
             "may_add": request.user.has_perm("batches.add_account"),
             "paged": after > 0,
             "first_page": f"?{urlencode(kept)}",

@@ -35,7 +35,19 @@ class GatewayForm(_GatewayForm):
 
     class Meta:
         model = Gateway
-        fields = ("name", "kind", "base_url", "dialect", "options", "timeout_seconds", "is_active")
+        fields = (
+            "name",
+            "kind",
+            "base_url",
+            "dialect",
+            "rate_limit_per_min",
+            "max_concurrent",
+            "timeout_seconds",
+            "options",
+            "is_active",
+        )
+        # plain: Django's own shows the address as a link, and nothing here leads outside
+        widgets = {"base_url": forms.URLInput(attrs={"size": 60})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -61,6 +73,7 @@ class GatewayAdmin(_GatewayAdmin):
     actions = None
     fieldsets = (
         (None, {"fields": ("name", "kind", "base_url", "dialect", "new_token", "is_active")}),
+        (_l("总限制"), {"fields": ("rate_limit_per_min", "max_concurrent")}),
         (_l("细节"), {"fields": ("timeout_seconds", "options", "callback_path", "created_at")}),
     )
 
