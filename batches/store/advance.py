@@ -19,6 +19,8 @@ from .queries import sql
 log = logging.getLogger(__name__)
 
 ABANDON_CHUNK = 5_000
+#: full chunks per pass, so that no pass takes longer than a lane may for its end
+ABANDON_STEPS = 20
 
 
 def run_query(name: str, **params: Any) -> list[dict[str, Any]]:
@@ -48,14 +50,21 @@ def rescue_lost_calls() -> int:
 
 
 def _abandon(job_id: int) -> None:
-    """Abandon what is left of a cancelling job, one bounded step per transaction."""
+    """Abandon what is left of a cancelling job, one bounded step per transaction.
+
+    A pass ends after so many items; the next one goes on.
+    """
+    left = ABANDON_STEPS * ABANDON_CHUNK
     for shard in run_query("shards_to_abandon", job=job_id):
         while True:
+            if left <= 0:
+                return
             with transaction.atomic():
                 locked = run_query("lock_jobs", jobs=[job_id])
                 if not locked or locked[0]["status"] != JobStatus.CANCELLING:
                     return
                 done = run_query("abandon_chunk", shard=shard["id"], most=ABANDON_CHUNK)
+            left -= done[0]["n"] if done else 0
             if not done or done[0]["n"] < ABANDON_CHUNK:
                 break
 
