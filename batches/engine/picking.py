@@ -33,7 +33,7 @@ class Pick:
 
 
 def pick_due(state: LaneState, most: int) -> list[Pick]:
-    """Due accounts, one item each."""
+    """Due accounts, one call each."""
     if (
         len(state.flights) >= state.options.max_flights
         or len(state.answers) >= state.options.max_backlog
@@ -56,11 +56,24 @@ def pick_due(state: LaneState, most: int) -> list[Pick]:
         shard, job = taken
         gateway = state.gateways[account.gateway_id]
         size = account.call_size(job, state.jobs, gateway) if job.call_size > 1 else 1
-        items = [shard.buffer.popleft() for _ in range(min(size, len(shard.buffer)))]
+        items = _together(shard, job, gateway, size)
         if len(shard.buffer) < max(REFILL_BELOW, size):
             state.want_items(shard)
         picks.append(Pick(account, shard, job, gateway, size, items))
     return picks
+
+
+def _together(shard: ShardPlan, job: JobPlan, gateway: GatewayPlan, size: int) -> list[PlannedItem]:
+    """The next items that can share one call; just the next one where calls carry one target."""
+    items = [shard.buffer.popleft() for _ in range(min(size, len(shard.buffer)))]
+    if len(items) > 1:
+        to_target, operation = job.compiled.to_target, job.compiled.operation
+        fit = gateway.adapter.fitting(
+            gateway.config, operation, [to_target(item.target, item.fields) for item in items]
+        )
+        shard.buffer.extendleft(reversed(items[fit:]))
+        del items[fit:]
+    return items
 
 
 def _retry_blocked(state: LaneState, account: AccountPlan, now: float) -> None:
