@@ -58,15 +58,15 @@ def report_text(report: Mapping[str, Any], *, gettext: Callable[[str], str]) -> 
         (say("作业"), f"#{report['id']} {report['name']}"),
         (say("状态"), f"{status}  {report['why']}"),
         (say("条目"), "  ".join(f"{say(label)} {items[key]}" for key, label in _ITEMS)),
-        (say("未导入行"), str(report["rejected_rows"])),
+        (say(N_("未导入行")), str(report["rejected_rows"])),
         (say("预算"), f"{budget['used']} / {_or(budget['limit'], none)}"),
         (
             say("速率（条/分）"),
             f"{rate['achieved_per_min']:g} / {_or(rate['limit_per_min'], none)}",
         ),
-        (say("创建"), _time(report["created_at"])),
-        (say("开始"), _time(report["started_at"])),
-        (say("结束"), _time(report["finished_at"])),
+        (say(N_("创建")), _time(report["created_at"])),
+        (say(N_("开始")), _time(report["started_at"])),
+        (say(N_("结束")), _time(report["finished_at"])),
     ]
     wide = max(width(label) for label, _value in facts)
     lines = [f"{pad(label, wide)}  {value}".rstrip() for label, value in facts]
@@ -118,7 +118,7 @@ def _shards(shards: Sequence[Mapping[str, Any]], say: Callable[[str], str]) -> l
 def _rest(count: int, say: Callable[[str], str]) -> list[str]:
     if count <= MOST_LINES:
         return []
-    return ["  " + say("还有 %(count)d 行，见 --json。") % {"count": count - MOST_LINES}]
+    return ["  " + say(N_("还有 %(count)d 行，见 --json。")) % {"count": count - MOST_LINES}]
 
 
 def _or(value: int | None, none: str) -> str:
