@@ -137,7 +137,7 @@ def _action_fields(request: HttpRequest, action: Any) -> dict[str, Any]:
             {
                 "label": spec.label,
                 "required": spec.required,
-                "aliases": "、".join(spec.aliases[:6]),
+                "aliases": _("、").join(spec.aliases[:6]),
                 "is_account": spec.key == ACCOUNT,
             }
             for spec in action.columns

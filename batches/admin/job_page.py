@@ -63,5 +63,7 @@ def job_live(request: HttpRequest, job_id: int) -> HttpResponse:
     if known != job.status and (known in IMPORTING or job.status in IMPORTING):
         return HttpResponse(status=204, headers={"HX-Refresh": "true"})
     context = _context(request, job)
+    if context["importing"]:
+        return render(request, "console/_job_import.html", context)
     context["with_head"] = request.GET.get("n") != str(job.version)
     return render(request, "console/_job_live.html", context)

@@ -108,7 +108,7 @@ class PersonAdmin(_UserAdmin):
 
     @admin.display(description=_l("角色"))
     def roles(self, user: User) -> str:
-        return "、".join(group.name for group in user.groups.all()) or "—"
+        return gettext("、").join(group.name for group in user.groups.all()) or "—"
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).prefetch_related("groups")

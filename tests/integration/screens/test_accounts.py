@@ -1,0 +1,191 @@
+"""账号, 网关, 审计, 告警 and the test send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from batches.models import Account, Alert, Event, Gateway
+from batches.services.test_send import TestResult
+from batches.store.events import add_event
+from tests.factories import ShardSpec, make_account, make_gateway, make_job, make_user
+
+from .pages import text_of
+
+pytestmark = pytest.mark.django_db
+
+
+def test_list_tells_rate_condition_and_work(client: Client) -> None:
+    account = make_account(
+        name="客服甲", total_rate_per_min=60, online_reserve_per_min=10, throttle=0.5
+    )
+    make_job(shards=[ShardSpec(pending=5, account=account)])
+    row = client.get(reverse("admin:accounts")).context["rows"][0]
+    assert (row.rate_now, row.jobs, row.pending) == (25, 1, 5)
+
+
+def test_list_narrowed_to_trouble_shows_no_healthy_account(client: Client) -> None:
+    make_account(name="好的")
+    bad = make_account(name="坏的", health="credential")
+    off = make_account(name="停的", is_active=False)
+    found = client.get(reverse("admin:accounts"), {"trouble": "1"}).context["rows"]
+    assert {row.account.pk for row in found} == {bad.pk, off.pk}
+
+
+def test_list_is_paged_and_searched(client: Client) -> None:
+    gateway = make_gateway()
+    for number in range(60):
+        make_account(gateway=gateway, guid=f"g-{number:03}")
+    page = client.get(reverse("admin:accounts"))
+    assert len(page.context["rows"]) == 50
+    rest = client.get(reverse("admin:accounts") + page.context["next_page"])
+    assert len(rest.context["rows"]) == 10
+    found = client.get(reverse("admin:accounts"), {"q": "g-059"}).context["rows"]
+    assert [row.account.guid for row in found] == ["g-059"]
+
+
+def test_account_switched_off_needs_a_reason_and_is_audited(client: Client) -> None:
+    account = make_account()
+    address = reverse("admin:account_active", args=[account.pk])
+    assert client.post(address, {"active": "0", "reason": ""}).status_code == 422
+    assert Account.objects.get(pk=account.pk).is_active
+    assert client.post(address, {"active": "0", "reason": "离职"}).status_code == 303
+    assert not Account.objects.get(pk=account.pk).is_active
+    event = Event.objects.get(account=account)
+    assert (event.kind, event.reason) == ("account.disabled", "离职")
+    client.post(address, {"active": "1"})
+    assert Account.objects.get(pk=account.pk).is_active
+    # switched on twice is one act
+    client.post(address, {"active": "1"})
+    assert Event.objects.filter(account=account, kind="account.enabled").count() == 1
+
+
+def test_account_switch_is_for_those_who_may_change_accounts(
+    sign_in: Callable[..., Client],
+) -> None:
+    account = make_account()
+    address = reverse("admin:account_active", args=[account.pk])
+    client = sign_in("operate_job", "view_account")
+    assert client.post(address, {"active": "0", "reason": "x"}).status_code == 403
+    assert client.get(address).status_code == 403
+    assert Account.objects.get(pk=account.pk).is_active
+
+
+def test_account_form_cannot_set_the_reserve_above_the_rate(client: Client) -> None:
+    account = make_account()
+    response = client.post(
+        reverse("admin:batches_account_change", args=[account.pk]),
+        {
+            "gateway": account.gateway_id,
+            "guid": account.guid,
+            "name": "新名",
+            "total_rate_per_min": "10",
+            "online_reserve_per_min": "10",
+            "max_inflight": "1",
+        },
+    )
+    assert response.status_code == 200
+    assert "总速率必须大于在线保留" in text_of(response)
+    assert Account.objects.get(pk=account.pk).name != "新名"
+
+
+def _gateway_form(**more: str) -> dict[str, str]:
+    return {
+        "name": "网关",
+        "kind": "wecomapi",
+        "base_url": "http://10.0.0.1:8080",
+        "dialect": "path",
+        "options": "{}",
+        "timeout_seconds": "5",
+        "is_active": "on",
+    } | more
+
+
+def test_gateway_token_is_written_and_never_shown(client: Client) -> None:
+    response = client.post(
+        reverse("admin:batches_gateway_add"), _gateway_form(new_token="s3cret-token")
+    )
+    assert response.status_code == 302, text_of(response)
+    gateway = Gateway.objects.get()
+    assert gateway.token == "s3cret-token"
+    assert len(gateway.callback_secret) >= 24
+    address = reverse("admin:batches_gateway_change", args=[gateway.pk])
+    assert "s3cret-token" not in client.get(address).content.decode()
+    client.post(address, _gateway_form(name="改名"))
+    gateway.refresh_from_db()
+    assert (gateway.name, gateway.token) == ("改名", "s3cret-token")
+
+
+def test_test_send_submitted_twice_is_sent_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[str, Any]] = []
+
+    def send(**asked: Any) -> TestResult:
+        sent.append(asked)
+        return TestResult("accepted", "网关已接受。", 12)
+
+    monkeypatch.setattr("batches.admin.test_send.send_test", send)
+    account = make_account()
+    address = reverse("admin:account_test", args=[account.pk])
+    mark = client.get(address).context["form_mark"]
+    form = {"form": mark, "target": "788130001", "content": "测试"}
+    first = client.post(address, form)
+    shown = text_of(client.get(first.headers["Location"]))
+    assert "网关已接受。" in shown
+    second = client.post(address, form)
+    assert "没有再发一次" in text_of(client.get(second.headers["Location"]))
+    assert len(sent) == 1
+    assert sent[0]["content"] == "测试"
+
+
+def test_test_send_is_for_operators(sign_in: Callable[..., Client]) -> None:
+    address = reverse("admin:account_test", args=[make_account().pk])
+    assert sign_in("view_account").get(address).status_code == 403
+
+
+def test_audit_is_narrowed_by_job_person_and_kind(client: Client) -> None:
+    person = make_user(username="ann")
+    job, other = make_job(), make_job()
+    add_event(kind="job.paused", job_id=job.pk, actor=person, reason="一")
+    add_event(kind="job.completed", job_id=job.pk)
+    add_event(kind="job.paused", job_id=other.pk, actor=person)
+
+    def kinds(**query: Any) -> list[str]:
+        lines = client.get(reverse("admin:audit"), query).context["lines"]
+        return [line.event.kind for line in lines]
+
+    assert len(kinds()) == 3
+    assert kinds(job=job.pk) == ["job.completed", "job.paused"]
+    assert kinds(actor=person.pk, job=job.pk) == ["job.paused"]
+    assert kinds(actor="-") == ["job.completed"]
+    assert kinds(kind="job.completed") == ["job.completed"]
+    assert kinds(job="x", actor="y") == kinds()
+
+
+def test_audit_is_paged_newest_first(client: Client) -> None:
+    job = make_job()
+    for _ in range(60):
+        add_event(kind="job.rate_set", job_id=job.pk)
+    page = client.get(reverse("admin:audit"))
+    rest = client.get(reverse("admin:audit") + page.context["next_page"])
+    seen = [line.event.pk for line in [*page.context["lines"], *rest.context["lines"]]]
+    assert len(seen) == 60
+    assert seen == sorted(seen, reverse=True)
+
+
+def test_alerts_open_ones_first(client: Client) -> None:
+    job = make_job(name="某作业")
+    Alert.objects.create(
+        key="a", kind="stuck", job=job, text="作业 %(name)s 卡住", params={"name": "某作业"}
+    )
+    Alert.objects.create(key="b", kind="old", text="过去的事", closed_at=timezone.now())
+    page = client.get(reverse("admin:alerts"))
+    assert [alert.key for alert in page.context["open"]] == ["a"]
+    assert [alert.key for alert in page.context["closed"]] == ["b"]
+    assert "作业 某作业 卡住" in text_of(page)
