@@ -25,7 +25,7 @@ class Tally:
     #: shards stopped by the breaker
     tripped: int = 0
     breaker_shard_share: float = 1.0
-    #: seconds since the set start; None without one, negative before it
+    #: seconds since the set start (or since the hours opened after it); None without one
     start_late: float | None = None
     #: nothing of the job was ever answered
     untouched: bool = False

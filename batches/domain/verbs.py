@@ -23,6 +23,10 @@ class Verb(StrEnum):
     RETRY_FAILED = "retry_failed"
     RAISE_BUDGET = "raise_budget"
     SET_RATE = "set_rate"
+    SET_HOURS = "set_hours"
+    SET_START = "set_start"
+    SET_BREAKER = "set_breaker"
+    SET_PRIORITY = "set_priority"
     PAUSE_SHARD = "pause_shard"
     RESUME_SHARD = "resume_shard"
     CANCEL = "cancel"
@@ -65,6 +69,13 @@ VERBS: Mapping[Verb, VerbInfo] = {
         N_("提高预算"), _APPROVE, _LIVE | {_S.COMPLETED}, needs_reason=True
     ),
     Verb.SET_RATE: VerbInfo(N_("调整速率"), _OPERATE, _LIVE | {_S.COMPLETED}),
+    Verb.SET_HOURS: VerbInfo(N_("调整允许时段"), _OPERATE, _LIVE | {_S.COMPLETED}),
+    # only while nothing was sent; `verifying` and the like have sent something
+    Verb.SET_START: VerbInfo(
+        N_("改开始时间"), _OPERATE, frozenset({_S.AWAITING, _S.RUNNING, _S.PAUSING, _S.PAUSED})
+    ),
+    Verb.SET_BREAKER: VerbInfo(N_("调整熔断"), _OPERATE, _LIVE | {_S.COMPLETED}),
+    Verb.SET_PRIORITY: VerbInfo(N_("调整优先级"), _OPERATE, _LIVE | {_S.COMPLETED}),
     Verb.PAUSE_SHARD: VerbInfo(N_("暂停分片"), _OPERATE, _LIVE),
     Verb.RESUME_SHARD: VerbInfo(N_("继续分片"), _OPERATE, _LIVE),
     Verb.CANCEL: VerbInfo(
@@ -81,6 +92,12 @@ VERBS: Mapping[Verb, VerbInfo] = {
         N_("核实条目"), "batches.reconcile_item", frozenset(_S), needs_reason=True
     ),
 }
+
+
+#: verbs that set how a job runs; they are no way on for one that stands
+SETTINGS = frozenset(
+    {Verb.SET_RATE, Verb.SET_HOURS, Verb.SET_START, Verb.SET_BREAKER, Verb.SET_PRIORITY}
+)
 
 
 def verbs_for(status: JobStatus) -> tuple[Verb, ...]:

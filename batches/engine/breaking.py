@@ -55,4 +55,7 @@ def _job(state: LaneState, flight: Flight, reason: PauseReason, decision: Decisi
         "category": decision.category,
         "code": decision.code,
     }
-    state.trips.append(partial(trip_job, job.job_id, reason=reason, data=data))
+    account_id = flight.account.account_id if reason is PauseReason.PERMISSION else None
+    state.trips.append(
+        partial(trip_job, job.job_id, reason=reason, data=data, account_id=account_id)
+    )

@@ -147,6 +147,9 @@ class Job(models.Model):
                 condition=Q(call_size__gte=1) & Q(call_size__lte=50), name="job_call_size_range"
             ),
             models.CheckConstraint(
+                condition=Q(priority__gte=-100) & Q(priority__lte=100), name="job_priority_range"
+            ),
+            models.CheckConstraint(
                 condition=Q(window_from__isnull=True, window_to__isnull=True)
                 | (
                     Q(window_from__isnull=False, window_to__isnull=False)

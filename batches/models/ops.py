@@ -90,6 +90,8 @@ class Alert(models.Model):
                 fields=["key"], name="alert_one_open", condition=Q(closed_at__isnull=True)
             ),
         ]
+        # what is still to be told, and when something was told last
+        indexes = [models.Index(fields=["sent_at"], name="alert_sent")]
 
     def __str__(self) -> str:
         return self.kind

@@ -17,7 +17,7 @@ from batches.domain.event_kinds import event_label
 from batches.domain.problems import Problem
 from batches.domain.states import JOB_LABELS, PAUSE_LABELS, JobStatus
 from batches.domain.text import N_
-from batches.domain.verbs import REASON_MAX, VERBS, Verb, verbs_for
+from batches.domain.verbs import REASON_MAX, SETTINGS, VERBS, Verb, verbs_for
 from batches.models import Event, Job
 from batches.queue import wake_lanes
 from batches.store import jobs as store
@@ -144,12 +144,15 @@ def status_words(job: Job) -> str:
 _PAUSE_WORDS: Mapping[str, str] = {reason.value: text for reason, text in PAUSE_LABELS.items()}
 
 
+_NO_WAY_ON = SETTINGS | {Verb.RECONCILE, Verb.PAUSE_SHARD, Verb.RESUME_SHARD}
+
+
 def refusal(job: Job, verb: Verb) -> WrongStateError:
     """What the job is now, and what is possible instead."""
     possible = [
         _(VERBS[other].label)
         for other in verbs_for(JobStatus(job.status))
-        if other not in (verb, Verb.RECONCILE, Verb.PAUSE_SHARD, Verb.RESUME_SHARD)
+        if other not in _NO_WAY_ON | {verb}
     ]
     values = {
         "status": status_words(job),

@@ -5,8 +5,9 @@ Each takes keywords only, runs in one transaction, leaves an event and returns t
 """
 
 from .lifecycle import cancel_job, confirm_job, pause_job, resume_job, terminate_job
-from .limits import confirm_stage, raise_budget, set_rate
+from .limits import confirm_stage, raise_budget, set_breaker, set_priority, set_rate
 from .retry import RetryGroup, RetryPreview, preview_retry, retry_failed
+from .schedule import set_hours, set_start
 from .shards import pause_shard, resume_shard
 
 __all__ = [
@@ -22,6 +23,10 @@ __all__ = [
     "resume_job",
     "resume_shard",
     "retry_failed",
+    "set_breaker",
+    "set_hours",
+    "set_priority",
     "set_rate",
+    "set_start",
     "terminate_job",
 ]

@@ -1,11 +1,16 @@
-"""Budget, rate and checkpoints of a job, changed while it runs."""
+"""Budget, rate, checkpoints, breaker and priority of a job, changed while it runs."""
 
 from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.utils.translation import gettext as _
 
+from batches.domain.breaker import Thresholds
 from batches.domain.errors import InvalidInputError, WrongStateError
+from batches.domain.limits import breaker_problems, priority_problems
 from batches.domain.problems import Problem
 from batches.domain.states import JobStatus, PauseReason
 from batches.domain.text import N_
@@ -16,6 +21,7 @@ from batches.store import jobs as store
 from .acting import acting, fresh
 from .lifecycle import next_stages_passed
 from .permissions import require
+from .submission_limits import breaker_columns
 
 #: what the columns hold
 MOST = 2_147_483_647
@@ -113,6 +119,93 @@ def set_rate(
             "job.rate_set",
             before={"rate_limit_per_min": act.job.rate_limit_per_min},
             after={"rate_limit_per_min": per_min},
+        )
+    return fresh(job_id)
+
+
+def set_breaker(
+    *,
+    job_id: int,
+    actor: User | None,
+    streak: int | None = None,
+    ratio: float | None = None,
+    window: int | None = None,
+    min_sample: int | None = None,
+    shard_share: float | None = None,
+    reason: str = "",
+    expected_version: int | None = None,
+) -> Job:
+    """Other thresholds from now on; None keeps one. What has stopped already stays stopped."""
+    given: dict[str, Any] = {
+        "streak": streak,
+        "ratio": ratio,
+        "window": window,
+        "min_sample": min_sample,
+        "shard_share": shard_share,
+    }
+    with acting(
+        Verb.SET_BREAKER,
+        job_id=job_id,
+        actor=actor,
+        reason=reason,
+        expected_version=expected_version,
+    ) as act:
+        changes = {name: value for name, value in given.items() if value is not None}
+        if not changes:
+            raise InvalidInputError(
+                Problem("breaker_nothing", N_("请至少填写一项熔断条件；不改的可以留空。"))
+            )
+        before = thresholds_of(act.job)
+        after = replace(before, **changes)
+        if problems := breaker_problems(after):
+            raise InvalidInputError(*problems)
+        act.done(
+            store.change_job(
+                job_id=job_id, sources=VERBS[Verb.SET_BREAKER].sources, **breaker_columns(after)
+            )
+        )
+        act.log("job.breaker_set", before=asdict(before), after=asdict(after))
+    return fresh(job_id)
+
+
+def thresholds_of(job: Job) -> Thresholds:
+    """The breaker of a job as it is set."""
+    return Thresholds(
+        streak=job.breaker_streak,
+        ratio=job.breaker_ratio,
+        window=job.breaker_window,
+        min_sample=job.breaker_min_sample,
+        shard_share=job.breaker_shard_share,
+    )
+
+
+def set_priority(
+    *,
+    job_id: int,
+    actor: User | None,
+    priority: int,
+    reason: str = "",
+    expected_version: int | None = None,
+) -> Job:
+    """Which job of an account goes first, in force within two seconds; the highest wins."""
+    with acting(
+        Verb.SET_PRIORITY,
+        job_id=job_id,
+        actor=actor,
+        reason=reason,
+        expected_version=expected_version,
+    ) as act:
+        if problems := priority_problems(priority):
+            raise InvalidInputError(*problems)
+        act.done(
+            store.change_job(
+                job_id=job_id, sources=VERBS[Verb.SET_PRIORITY].sources, priority=priority
+            )
+        )
+        act.log(
+            "job.priority_set",
+            before={"priority": act.job.priority},
+            after={"priority": priority},
         )
     return fresh(job_id)
 

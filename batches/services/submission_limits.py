@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
 from typing import Any
 
+from django.utils import timezone
+
+from batches.domain import limits
+from batches.domain.breaker import Thresholds
 from batches.domain.problems import Problem
 from batches.domain.text import N_
 from batches.models.jobs import BadRows, ConfirmPolicy
 
-NUMBER_MAX = 2_000_000_000
 NAME_MAX = 200
+CALL_SIZE = 1
+ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What bounds a job, as given."""
 
-    budget: int | None
-    stages: tuple[int, ...]
-    rate: int | None
-    policy: str
-    bad_rows: str
+    budget: int | None = None
+    stages: tuple[int, ...] = ()
+    rate: int | None = None
+    policy: str = ConfirmPolicy.RESPONSE
+    bad_rows: str = BadRows.REFUSE
+    #: aware
+    start_at: datetime | None = None
+    window_from: time | None = None
+    window_to: time | None = None
+    call_size: int = CALL_SIZE
+    max_attempts: int = ATTEMPTS
+    priority: int = 0
+    breaker: Thresholds = field(default_factory=Thresholds)
 
     def problems(self) -> list[Problem]:
-        found: list[Problem] = []
-        if self.budget is not None and not 1 <= self.budget <= NUMBER_MAX:
-            found.append(
-                Problem(
-                    "budget_range",
-                    N_("预算必须是 1 到 %(most)s 的整数；不限预算请留空。"),
-                    {"most": NUMBER_MAX},
-                )
-            )
-        rising = all(a < b for a, b in zip((0, *self.stages), self.stages, strict=False))
-        if not rising or any(stage > NUMBER_MAX for stage in self.stages):
-            found.append(
-                Problem(
-                    "stages_order",
-                    N_("放量检查点必须是从小到大的正整数，例如 50,500；现在是 %(stages)s。"),
-                    {"stages": ",".join(map(str, self.stages))},
-                )
-            )
-        if self.rate is not None and not 1 <= self.rate <= NUMBER_MAX:
-            found.append(
-                Problem("rate_range", N_("作业速率上限至少为每分钟 1 条；不限速率请留空。"))
-            )
+        found = [
+            *limits.budget_problems(self.budget),
+            *limits.stages_problems(self.stages),
+            *limits.rate_problems(self.rate),
+            *limits.hours_problems(self.window_from, self.window_to),
+            *limits.call_size_problems(self.call_size),
+            *limits.attempts_problems(self.max_attempts),
+            *limits.priority_problems(self.priority),
+            *limits.breaker_problems(self.breaker),
+        ]
         if self.policy != ConfirmPolicy.RESPONSE:
             found.append(
                 Problem(
@@ -58,14 +60,32 @@ class Limits:
             found.append(unknown_bad_rows(self.bad_rows))
         return found
 
+    def start_problems(self) -> list[Problem]:
+        """Apart: a submission that has its job already may come again after its start."""
+        start = None if self.start_at is None else timezone.localtime(self.start_at)
+        return limits.start_problems(start, now=timezone.now())
+
     def identity(self) -> dict[str, Any]:
-        """What makes it another submission; how bad rows are treated does not."""
-        return {
+        """What makes it another submission: whatever decides what is sent, and when.
+
+        How bad rows are treated, who goes first and when the breaker stops it do not. What is
+        left at its default is not named, so that a limit added later changes no digest.
+        """
+        found: dict[str, Any] = {
             "budget": self.budget,
             "stages": self.stages,
             "rate": self.rate,
             "policy": self.policy,
         }
+        if self.start_at is not None:
+            found["start_at"] = self.start_at.astimezone(UTC).isoformat()
+        if self.window_from is not None and self.window_to is not None:
+            found["hours"] = [self.window_from.isoformat(), self.window_to.isoformat()]
+        if self.call_size != CALL_SIZE:
+            found["call_size"] = self.call_size
+        if self.max_attempts != ATTEMPTS:
+            found["max_attempts"] = self.max_attempts
+        return found
 
     def columns(self) -> dict[str, Any]:
         return {
@@ -74,7 +94,25 @@ class Limits:
             "rate_limit_per_min": self.rate,
             "confirm_policy": self.policy,
             "bad_rows": self.bad_rows,
+            "start_at": self.start_at,
+            "window_from": self.window_from,
+            "window_to": self.window_to,
+            "call_size": self.call_size,
+            "max_attempts": self.max_attempts,
+            "priority": self.priority,
+            **breaker_columns(self.breaker),
         }
+
+
+def breaker_columns(at: Thresholds) -> dict[str, Any]:
+    """The columns of a job that hold its thresholds."""
+    return {
+        "breaker_streak": at.streak,
+        "breaker_ratio": at.ratio,
+        "breaker_window": at.window,
+        "breaker_min_sample": at.min_sample,
+        "breaker_shard_share": at.shard_share,
+    }
 
 
 def unknown_bad_rows(value: str) -> Problem:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, time
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -14,6 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from batches.actions.registry import get_action
+from batches.domain.breaker import Thresholds
 from batches.domain.errors import InvalidInputError, WrongStateError
 from batches.domain.problems import Problem
 from batches.domain.states import JOB_LABELS, JobStatus
@@ -30,7 +32,15 @@ from batches.store.events import add_event
 
 from .acting import clean_reason
 from .permissions import require
-from .submission_limits import NAME_MAX, Limits, name_problems, unknown_bad_rows
+from .schedule import aware
+from .submission_limits import (
+    ATTEMPTS,
+    CALL_SIZE,
+    NAME_MAX,
+    Limits,
+    name_problems,
+    unknown_bad_rows,
+)
 from .uploads import CONTROLS, base_name, store_upload
 
 OPERATE = "batches.operate_job"
@@ -66,6 +76,13 @@ def submit(
     rate_limit_per_min: int | None = None,
     confirm_policy: str = ConfirmPolicy.RESPONSE,
     bad_rows: str = BadRows.REFUSE,
+    start_at: datetime | None = None,
+    window_from: time | None = None,
+    window_to: time | None = None,
+    call_size: int = CALL_SIZE,
+    max_attempts: int = ATTEMPTS,
+    priority: int = 0,
+    breaker: Thresholds | None = None,
     idempotency_key: str | None = None,
     rerun_reason: str = "",
     encoding: str | None = None,
@@ -78,11 +95,25 @@ def submit(
     file, limits and way of reading it) gives the same job. A `rerun_reason` makes it another
     submission, which is itself made once. Nothing is stored when it is refused.
 
+    `start_at` without an offset, and the hours, are in the installation's time zone.
     `mapping`: canonical key → header text or column index; `enqueue=False` leaves the reading
     to the caller (`run_intake`). Raises InvalidInputError with every fault, NotAllowedError.
     """
     require(actor=actor, permission=OPERATE)
-    limits = Limits(budget_limit, tuple(stages), rate_limit_per_min, confirm_policy, bad_rows)
+    limits = Limits(
+        budget=budget_limit,
+        stages=tuple(stages),
+        rate=rate_limit_per_min,
+        policy=confirm_policy,
+        bad_rows=bad_rows,
+        start_at=aware(start_at),
+        window_from=window_from,
+        window_to=window_to,
+        call_size=call_size,
+        max_attempts=max_attempts,
+        priority=priority,
+        breaker=breaker or Thresholds(),
+    )
     known = get_action(action)
     name = CONTROLS.sub(" ", name).strip()
     if problems := [*known.validate_params(params), *limits.problems(), *name_problems(name)]:
@@ -106,6 +137,8 @@ def submit(
             if not idempotency_key:
                 identity["sha256"] = upload.sha256
             key = request["key"] = _digest(identity)
+            if (late := limits.start_problems()) and not _job_of(key):
+                raise InvalidInputError(*late)
             job = _create_once(
                 key,
                 action=action,

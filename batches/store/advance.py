@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.utils import OperationalError
 
+from batches.domain.hours import first_allowed
 from batches.domain.lifecycle import Tally, next_move
 from batches.domain.states import JOB_AT_REST, JobStatus
 
@@ -83,9 +85,19 @@ def _tally(row: dict[str, Any]) -> Tally:
         shards=row["shards"],
         tripped=row["tripped"],
         breaker_shard_share=row["breaker_shard_share"],
-        start_late=row["start_late"],
+        start_late=_start_late(row),
         untouched=row["untouched"],
     )
+
+
+def _start_late(row: dict[str, Any]) -> float | None:
+    """Seconds since the job could first have begun: its start, or when its hours opened then."""
+    if row["start_at"] is None:
+        return None
+    first = first_allowed(
+        row["start_at"], row["window_from"], row["window_to"], ZoneInfo(settings.TIME_ZONE)
+    )
+    return float((row["now"] - first).total_seconds())
 
 
 def _grace() -> float:

@@ -14,8 +14,13 @@ from .advance import run_query
 from .events import add_event
 
 
-def trip_job(job_id: int, *, reason: PauseReason, data: Mapping[str, Any]) -> bool:
-    """running → paused (or pausing, with calls in flight); False if it runs no more."""
+def trip_job(
+    job_id: int, *, reason: PauseReason, data: Mapping[str, Any], account_id: int | None = None
+) -> bool:
+    """running → paused (or pausing, with calls in flight); False if it runs no more.
+
+    `account_id` is the account whose answer it was, where the stop is about that one.
+    """
     with transaction.atomic():
         job = jobs.lock_job(job_id)
         if job.status != JobStatus.RUNNING:
@@ -27,6 +32,7 @@ def trip_job(job_id: int, *, reason: PauseReason, data: Mapping[str, Any]) -> bo
         add_event(
             kind="job.tripped",
             job_id=job_id,
+            account_id=account_id,
             data={**data, "from": job.status, "to": target.value, "reason": reason.value},
         )
     return True

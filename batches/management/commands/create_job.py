@@ -11,15 +11,18 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils.translation import gettext as _
 
+from batches.domain.breaker import Thresholds
 from batches.domain.errors import InvalidInputError, WrongStateError
 from batches.domain.states import JOB_LABELS, JobStatus
 from batches.intake.source import CHUNK_BYTES
 from batches.models import Job
 from batches.models.jobs import BadRows, ConfirmPolicy
 from batches.services.jobs import confirm_job
+from batches.services.submission_limits import ATTEMPTS, CALL_SIZE
 from batches.services.submissions import Submission, run_intake, submit
 
 from ._intake import REFUSED, reasons, say_refused
+from ._options import ALL_DAY, add_breaker, add_schedule, breaker_changes, moment
 
 WRONG_STATE = 3
 
@@ -39,6 +42,11 @@ class Command(BaseCommand):
             "--stages", type=_numbers, default=(), metavar="N,N,…", help="cumulative checkpoints"
         )
         parser.add_argument("--rate", type=int, metavar="PER_MIN")
+        add_schedule(parser)
+        parser.add_argument("--call-size", type=int, default=CALL_SIZE, metavar="N")
+        parser.add_argument("--max-attempts", type=int, default=ATTEMPTS, metavar="N")
+        parser.add_argument("--priority", type=int, default=0, metavar="N")
+        add_breaker(parser)
         parser.add_argument("--idempotency-key")
         parser.add_argument("--rerun-reason", default="", help="run the same submission again")
         parser.add_argument("--confirm-policy", choices=ConfirmPolicy.values, default="response")
@@ -67,6 +75,7 @@ class Command(BaseCommand):
 
     def _submit(self, options: dict[str, Any]) -> Submission:
         file: Path = options["file"]
+        window_from, window_to = options["window"] or ALL_DAY
         return submit(
             actor=None,
             action=options["action"],
@@ -79,6 +88,13 @@ class Command(BaseCommand):
             rate_limit_per_min=options["rate"],
             confirm_policy=options["confirm_policy"],
             bad_rows=options["bad_rows"],
+            start_at=moment(options["start_at"]),
+            window_from=window_from,
+            window_to=window_to,
+            call_size=options["call_size"],
+            max_attempts=options["max_attempts"],
+            priority=options["priority"],
+            breaker=Thresholds(**breaker_changes(options)),
             idempotency_key=options["idempotency_key"],
             rerun_reason=options["rerun_reason"],
             encoding=options["encoding"],

@@ -59,7 +59,7 @@ select j.id, j.status, j.pause_reason, j.budget_limit, j.budget_used,
   coalesce(s.pending, 0)::bigint as pending, coalesce(s.submitted, 0)::bigint as submitted,
   coalesce(s.runnable, 0)::bigint as runnable, coalesce(f.n, 0)::bigint as inflight,
   s.shards, s.tripped, j.breaker_shard_share,
-  extract(epoch from clock_timestamp() - j.start_at)::float8 as start_late,
+  j.start_at, j.window_from, j.window_to, clock_timestamp() as now,
   coalesce(s.untouched, true) as untouched
 from batches_job j
 left join lateral (

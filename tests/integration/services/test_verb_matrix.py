@@ -32,6 +32,10 @@ ACTS: dict[Verb, Callable[..., Job]] = {
     Verb.RETRY_FAILED: jobs.retry_failed,
     Verb.RAISE_BUDGET: lambda **words: jobs.raise_budget(to=500, **words),
     Verb.SET_RATE: lambda **words: jobs.set_rate(per_min=30, **words),
+    Verb.SET_HOURS: lambda **words: jobs.set_hours(window_from=None, window_to=None, **words),
+    Verb.SET_START: lambda **words: jobs.set_start(start_at=None, **words),
+    Verb.SET_BREAKER: lambda **words: jobs.set_breaker(streak=4, **words),
+    Verb.SET_PRIORITY: lambda **words: jobs.set_priority(priority=5, **words),
     Verb.PAUSE_SHARD: lambda **words: jobs.pause_shard(ordinal=1, **words),
     Verb.RESUME_SHARD: lambda **words: jobs.resume_shard(ordinal=2, **words),
     Verb.CANCEL: jobs.cancel_job,
@@ -48,8 +52,10 @@ def _job(verb: Verb, status: JobStatus) -> Job:
     if status in (JobStatus.PAUSED, JobStatus.PAUSING):
         reason = PauseReason.STAGE if verb is Verb.CONFIRM_STAGE else PauseReason.OPERATOR
     accepted = int(verb is Verb.RECONCILE)
+    # what has been tried cannot be given another start
+    failed = int(verb is not Verb.SET_START)
     specs = [
-        ShardSpec(pending=2, failed=1, accepted=accepted, status="running"),
+        ShardSpec(pending=2, failed=failed, accepted=accepted, status="running"),
         ShardSpec(pending=1, status="paused", reason="operator"),
     ]
     return make_job(status=status, shards=specs, pause_reason=reason, budget_limit=100, stages=[3])
