@@ -21,7 +21,7 @@ from .admission import Admission, Permits
 from .breaking import watch
 from .picking import Pick, pick_due, put_back
 from .plan import PlannedItem
-from .sending import Flight, fly
+from .sending import Flight, fly, never_left
 from .state import SLOW_FLIGHT, LaneState
 from .transport import Transport
 
@@ -96,6 +96,7 @@ class Claimer:
         if not picks:
             return
         jobs = sorted({pick.shard.job_id for pick in picks})
+        began = time.monotonic()
         try:
             result = await store.claim(
                 self._conn,
@@ -117,6 +118,7 @@ class Claimer:
         left: list[Pick] = []
         for pick in picks:
             account, shard = pick.account, pick.shard
+            account.picked = False
             gate = result.gates.get(account.account_id)
             if gate is None:  # not ours any more, or held: the next view tells
                 account.due = max(account.due, now + 1.0)
@@ -125,7 +127,7 @@ class Claimer:
             mine = [(item, claimed[i]) for item in pick.items if (i := item.item_id) in claimed]
             if mine:
                 places_of = places.get(pick.gateway.gateway_id)
-                self._launch(pick, mine, now, places_of.pop() if places_of else "")
+                self._launch(pick, mine, began, places_of.pop() if places_of else "")
             rest = [item for item in pick.items if item.item_id not in claimed]
             if gate is None:
                 pick.put_back(rest)
@@ -157,7 +159,7 @@ class Claimer:
         self,
         pick: Pick,
         mine: Sequence[tuple[PlannedItem, store.Claimed]],
-        now: float,
+        began: float,
         place: str,
     ) -> None:
         state = self._state
@@ -173,15 +175,25 @@ class Claimer:
             job=pick.job,
             account=account,
             gateway=pick.gateway,
-            claimed_at=now,
+            claimed_at=began,
             place=place,
         )
         task = asyncio.get_running_loop().create_task(self._fly(flight))
+        task.add_done_callback(lambda done: self._cut_off(flight, done))
         state.flights[call_id] = (task, flight)
 
     async def _fly(self, flight: Flight) -> None:
         state = self._state
         settled = await fly(flight, self._transport, may_send=state.may_send, rng=state.rng)
+        self._land(flight, settled)
+
+    def _cut_off(self, flight: Flight, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step runs nothing of `_fly`."""
+        if task.cancelled():
+            self._land(flight, never_left(flight, self._state.rng))
+
+    def _land(self, flight: Flight, settled: Settled) -> None:
+        state = self._state
         self._admission.ended(flight.gateway, flight.place)
         account = flight.account
         account.inflight -= 1
@@ -199,7 +211,13 @@ class Claimer:
         """Items not claimed though their account was ours: wait for a limit, or drop them."""
         state = self._state
         assert self._conn is not None
-        rooms = await store.job_room(self._conn, sorted({p.shard.job_id for p in left}))
+        try:
+            rooms = await store.job_room(self._conn, sorted({p.shard.job_id for p in left}))
+        except psycopg.OperationalError as error:
+            log.warning("limits not seen this time: %s", error)
+            put_back(state, left)
+            await self._recover()
+            return
         now = time.monotonic()
         for pick in reversed(left):
             account, shard = pick.account, pick.shard
@@ -226,7 +244,7 @@ class Claimer:
             await asyncio.sleep(0.05)
             return
         delay = 0.1
-        while not state.draining:
+        while True:
             try:
                 await self._conn.close()
                 self._conn = await connect("claim", lookup_plans=True)
@@ -235,11 +253,11 @@ class Claimer:
                 )
                 break
             except psycopg.Error as error:
+                if state.draining:
+                    return
                 log.warning("claim connection not back yet: %s", error)
                 await asyncio.sleep(delay)
                 delay = min(2.0, delay * 2)
-        else:
-            return
         for row in unsent:
             state.open_calls.add(row.id)
             decision = Decision(

@@ -118,7 +118,7 @@ class Turn:
                 house = asyncio.create_task(self._keep_house(state), name="house")
                 try:
                     conn, reason = await self._tick_until_end(conn, state, [*loops, house], began)
-                    await self._drain(conn, state, reason, claim)
+                    conn = await self._drain(conn, state, reason, claim)
                 finally:
                     state.draining = True
                     state.claim_wake.set()
@@ -128,14 +128,15 @@ class Turn:
                     await self._finish(loops, state)
                     house.cancel()
                     await asyncio.gather(house, return_exceptions=True)
-                if state.advance:
-                    await self._house.run(sorted(state.advance))
             try:
+                conn = await self._connected(conn)
                 await lanes.end_lane(conn, lane=lane, sent=state.sent)
             except psycopg.OperationalError as error:
                 log.warning(
                     "lane %d not closed in the database, its lease ends it: %s", lane, error
                 )
+            # what this turn leaves behind moves at once, not with somebody's next pass
+            await self._house.run(None)
         finally:
             await conn.close()
             await self._house.close()
@@ -179,19 +180,25 @@ class Turn:
                 return conn, "idle"
             await asyncio.sleep(min(POLL, options.tick))
 
+    @staticmethod
+    async def _connected(conn: Connection) -> Connection:
+        """The same connection, or a new one for one that broke."""
+        if not conn.closed and not conn.broken:
+            return conn
+        await conn.close()
+        return await connect("control")
+
     async def _tick(self, conn: Connection, state: LaneState) -> tuple[Connection, bool]:
         """Renew, share out, adopt, look. Returns (connection, asked to end)."""
         options = self._options
         try:
-            if conn.closed or conn.broken:
-                await conn.close()
-                conn = await connect("control")
+            conn = await self._connected(conn)
             if await self._renew(conn, state):
                 return conn, True
-            if state.lost or state.closing:
+            if state.lost:
                 return conn, False
             await viewing.refresh(conn, state)
-            if await self._share_out(conn, state):
+            if not state.closing and await self._share_out(conn, state):
                 await viewing.refresh(conn, state)
         except psycopg.OperationalError as error:
             log.warning("lane %d: database not answering: %s", state.lane, error)
@@ -230,8 +237,8 @@ class Turn:
     async def _release(
         self, conn: Connection, state: LaneState, accounts: list[AccountPlan]
     ) -> None:
-        """Let go of those of the accounts that have nothing in flight."""
-        free = [a.account_id for a in accounts if a.inflight == 0]
+        """Let go of those of the accounts that have nothing in flight, nor about to be."""
+        free = [a.account_id for a in accounts if a.inflight == 0 and not a.picked]
         for account_id in free:  # first here, so that nothing is picked for them any more
             del state.accounts[account_id]
         if free:
@@ -265,7 +272,7 @@ class Turn:
 
     async def _drain(
         self, conn: Connection, state: LaneState, reason: str, claim: asyncio.Task[None]
-    ) -> None:
+    ) -> Connection:
         """No more claims; wait for calls in flight, keeping the lease; then cut off the rest.
 
         A claim that is under way is waited for first: what it claims is still sent.
@@ -286,7 +293,9 @@ class Turn:
             if not state.lost and time.monotonic() >= next_renewal:
                 next_renewal = time.monotonic() + options.tick
                 with suppress(psycopg.OperationalError):
+                    conn = await self._connected(conn)
                     await self._renew(conn, state)
+                    await viewing.cut_off_terminated(conn, state)
             await asyncio.sleep(0.02)
         claim.cancel()
         await asyncio.gather(claim, return_exceptions=True)
@@ -294,6 +303,7 @@ class Turn:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        return conn
 
     async def _finish(self, loops: list[asyncio.Task[None]], state: LaneState) -> None:
         """Give the loops their time to write what they hold; what they cannot is in doubt."""

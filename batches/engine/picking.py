@@ -59,6 +59,7 @@ def pick_due(state: LaneState, most: int) -> list[Pick]:
         items = _together(shard, job, gateway, size)
         if len(shard.buffer) < max(REFILL_BELOW, size):
             state.want_items(shard)
+        account.picked = True
         picks.append(Pick(account, shard, job, gateway, size, items))
     return picks
 
@@ -88,5 +89,6 @@ def put_back(state: LaneState, picks: Sequence[Pick], wait: float = 0.05) -> Non
     """Return picks that come to nothing now; their accounts are due again after `wait` s."""
     for pick in reversed(picks):
         pick.put_back(pick.items)
+        pick.account.picked = False
         pick.account.due = max(pick.account.due, time.monotonic() + wait)
         state.schedule(pick.account)

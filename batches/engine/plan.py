@@ -73,6 +73,8 @@ class AccountPlan:
     #: monotonic time of its next send
     due: float = 0.0
     inflight: int = 0
+    #: a claim for it is under way; until that ends it is neither picked again nor let go
+    picked: bool = False
     unsent_streak: int = 0
     #: its last flight took long
     slow: bool = False

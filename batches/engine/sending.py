@@ -17,7 +17,7 @@ from batches.store.settle import Settled
 from .plan import AccountPlan, GatewayPlan, JobPlan, PlannedItem
 from .transport import Answer, Transport
 
-#: seconds between a claim's commit and its request that the rate gate allows for
+#: seconds between a claim and its request that the rate gate allows for
 PROMPT = 0.3
 
 
@@ -32,7 +32,7 @@ class Flight:
     job: JobPlan
     account: AccountPlan
     gateway: GatewayPlan
-    #: monotonic moment of the claim's commit
+    #: monotonic moment before the claim
     claimed_at: float
     #: its place among the gateway's concurrent calls; '' where they are not counted
     place: str = ""
@@ -79,6 +79,18 @@ async def fly(
     )
 
 
+def never_left(flight: Flight, rng: random.Random) -> Settled:
+    """What to record of a flight that was cut off before it began."""
+    lost = NotSent(Category.LOST, "cut off before the request")
+    return Settled(
+        call_id=flight.call_id,
+        job_id=flight.job.job_id,
+        account_id=flight.account.account_id,
+        item_ids=tuple(item.item_id for item in flight.items),
+        decisions=tuple(_judge(lost, attempt, flight, rng) for attempt in flight.attempts),
+    )
+
+
 def _build(flight: Flight) -> tuple[CallSpec, HttpRequest] | NotSent:
     """The request, or why there is none; nothing has been sent either way."""
     try:
@@ -109,7 +121,10 @@ def _parse(flight: Flight, call: CallSpec, answer: Answer) -> Sequence[Outcome]:
 
 
 def _count_unsent(account: AccountPlan, outcomes: Sequence[Outcome]) -> None:
-    unsent = any(isinstance(outcome, NotSent) for outcome in outcomes)
+    unsent = any(
+        isinstance(outcome, NotSent) and outcome.category is not Category.LOST
+        for outcome in outcomes
+    )
     account.unsent_streak = account.unsent_streak + 1 if unsent else 0
 
 

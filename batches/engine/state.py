@@ -80,7 +80,7 @@ class LaneState:
 
     def schedule(self, account: AccountPlan) -> None:
         """Queue an account that may take another call; ask for items if it has none."""
-        if account.inflight >= account.max_inflight or self.draining:
+        if account.inflight >= account.max_inflight or account.picked or self.draining:
             return
         if account.account_id not in self.accounts:
             return

@@ -159,6 +159,14 @@ def _cut_off(state: LaneState, job_id: int) -> None:
             task.cancel()
 
 
+async def cut_off_terminated(conn: Connection, state: LaneState) -> None:
+    """What a tick does for terminated jobs, for a turn that only waits for its last answers."""
+    flying = {flight.job.job_id for _, flight in state.flights.values()}
+    for row in await store.jobs(conn, ids=sorted(flying)) if flying else ():
+        if row.status == "terminating":
+            _cut_off(state, row.id)
+
+
 class Fetcher:
     """Fills the look-ahead of hungry shards; owns its connection."""
 
