@@ -1,0 +1,1 @@
+"""What the console must reach, measured as ratios within one run."""
