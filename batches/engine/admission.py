@@ -54,36 +54,24 @@ class Admission:
         The second value is how many seconds the others should wait.
         """
         if gateway.rate_limit is None and gateway.max_concurrent is None:
-            return Permits(self._gate, gateway, len(wanted)), 0.0
-        ttl = int((gateway.timeout + PLACE_MARGIN) * 1000)
+            return Permits(self._gate, gateway, wanted), 0.0
         try:
-            places = await self._gate.take(
+            grant = await self._gate.take(
                 gateway.gateway_id,
-                len(wanted),
-                rate_per_min=gateway.rate_limit if max(wanted) == 1 else None,
+                wanted,
+                rate_per_min=gateway.rate_limit,
                 max_concurrent=gateway.max_concurrent,
-                token_ttl_ms=ttl,
+                token_ttl_ms=int((gateway.timeout + PLACE_MARGIN) * 1000),
+                largest=gateway.largest_call,
             )
-            sends = None
-            if max(wanted) > 1 and gateway.rate_limit is not None:
-                sends = await self._gate.take(
-                    gateway.gateway_id,
-                    sum(wanted[: places.granted]),
-                    rate_per_min=gateway.rate_limit,
-                    max_concurrent=None,
-                    token_ttl_ms=ttl,
-                )
         except GateUnavailableError as error:
             if not self.away:
                 log.warning("calls to %s hold: %s", gateway.config.base_url, error)
             self.away = True
-            return Permits(self._gate, gateway, 0), ASK_AGAIN
+            return Permits(self._gate, gateway, ()), ASK_AGAIN
         self.away = False
-        permits = Permits(self._gate, gateway, places.granted, places, sends)
-        if sends is not None:
-            await permits.fit(wanted)
-        waits = [grant.wait_ms for grant in (places, sends) if grant is not None]
-        return permits, max(waits, default=0) / 1000
+        permits = Permits(self._gate, gateway, wanted[: grant.granted], grant)
+        return permits, grant.wait_ms / 1000
 
     def ended(self, gateway: GatewayPlan, token: str) -> None:
         """A call has ended; its place is handed back with the next occasion."""
@@ -104,40 +92,31 @@ class Permits:
         self,
         gate: GatewayGate,
         gateway: GatewayPlan,
-        calls: int,
-        places: Grant | None = None,
-        sends: Grant | None = None,
+        sizes: Sequence[int],
+        grant: Grant | None = None,
     ) -> None:
         self._gate = gate
         self._gateway = gateway
-        self._places = places
-        self._sends = sends
-        self.calls = calls
-
-    async def fit(self, wanted: Sequence[int]) -> None:
-        """Cut the calls to what the granted sends cover, and give the rest back."""
-        assert self._sends is not None
-        covered = sends = 0
-        for targets in wanted[: self.calls]:
-            if sends + targets > self._sends.granted:
-                break
-            sends += targets
-            covered += 1
-        self._sends, rest = self._sends.keep(sends)
-        await self._gate.give_back(self._gateway.gateway_id, rest)
-        await self.use(covered, sends)
+        #: targets of each call that was granted
+        self._sizes = sizes
+        self._grant = grant
+        self.calls = len(sizes)
 
     async def use(self, calls: int, sends: int) -> None:
         """Keep permits for `calls` calls with `sends` targets together; give the others back."""
         self.calls = calls
-        if self._places is not None:
-            self._places, rest = self._places.keep(calls)
-            await self._gate.give_back(self._gateway.gateway_id, rest)
-        if self._sends is not None and sends < self._sends.granted:
-            self._sends, rest = self._sends.keep(sends)
-            await self._gate.give_back(self._gateway.gateway_id, rest)
+        if self._grant is None:
+            return
+        # Which of the calls are made is not said, so the first permits that cover them are kept.
+        kept = targets = 0
+        while kept < len(self._sizes) and (kept < calls or targets < sends):
+            targets += self._sizes[kept]
+            kept += 1
+        self._grant, unused = self._grant.keep(kept)
+        await self._gate.give_back(self._gateway.gateway_id, unused)
+        await self._gate.release(self._gateway.gateway_id, self._grant.tokens[calls:])
 
     @property
     def tokens(self) -> tuple[str, ...]:
         """One per call where places are counted; else empty."""
-        return self._places.tokens if self._places is not None else ()
+        return self._grant.tokens[: self.calls] if self._grant is not None else ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from batches.actions.base import Compiled
 from batches.domain.breaker import BreakerWindow
-from batches.gateways.base import Gateway, GatewayConfig
+from batches.gateways.base import Gateway, GatewayConfig, Operation
 
 #: items looked ahead per shard: enough that a shard at full speed never waits for a fetch
 LOOK_AHEAD = 64
@@ -56,7 +56,13 @@ class GatewayPlan:
 
     def max_targets(self, compiled: Compiled) -> int:
         """Targets that one call of this job may carry here."""
-        return self.adapter.max_targets(self.config, compiled.operation)
+        most = self.adapter.max_targets(self.config, compiled.operation)
+        return most if self.rate_limit is None else min(most, self.rate_limit)
+
+    @property
+    def largest_call(self) -> int:
+        """Targets that any call may carry here."""
+        return max(self.adapter.max_targets(self.config, operation) for operation in Operation)
 
 
 @dataclass(slots=True)

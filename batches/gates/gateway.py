@@ -72,26 +72,32 @@ class GatewayGate:
     async def take(
         self,
         gateway_id: int,
-        n: int,
+        wanted: int | Sequence[int],
         *,
         rate_per_min: int | None,
         max_concurrent: int | None,
         token_ttl_ms: int,
+        largest: int = 1,
     ) -> Grant:
-        """Up to `n` permits. Limits as they are now; None = no limit.
+        """Permits for as many as possible of the wanted calls, in their order.
 
-        `token_ttl_ms` is longer than any call may take: after it, a call's place is given to
-        others. Raises GateUnavailableError within two seconds where Redis does not answer. A
-        gateway without limits is not asked about.
+        `wanted` is a number of calls of one target, or the targets of each call; a call of more
+        targets than the rate allows in a minute never gets one. Limits as they are now; None = no
+        limit. `token_ttl_ms` is longer than any call may take: after it, a call's place is given
+        to others. `largest` is the most targets that any call to this gateway may have.
+
+        Raises GateUnavailableError within two seconds where Redis does not answer. A gateway
+        without limits is not asked about.
         """
         if rate_per_min is None and max_concurrent is None:
-            return Grant(n)
+            return Grant(wanted if isinstance(wanted, int) else len(wanted))
         call = take_call(
             GateKeys.of_gateway(gateway_id),
-            n,
+            wanted,
             rate_per_min=rate_per_min,
             max_concurrent=max_concurrent,
             token_ttl_ms=token_ttl_ms,
+            largest=largest,
         )
         try:
             await self._pay(gateway_id)
@@ -119,7 +125,7 @@ class GatewayGate:
 
         Never raises: what Redis does not take is forfeit.
         """
-        if not unused.granted or not unused.slot:
+        if not unused.granted or not (unused.trail or unused.tokens):
             return
         keys = GateKeys.of_gateway(gateway_id)
         args = (2, keys.last, keys.calls, *give_back_args(unused))
@@ -185,8 +191,9 @@ class SyncGate:
         rate_per_min: int | None,
         max_concurrent: int | None = None,
         token_ttl_ms: int = 0,
+        largest: int = 1,
     ) -> Grant:
-        """As `GatewayGate.take`, for the gate of these keys."""
+        """As `GatewayGate.take`, for the gate of these keys and calls of one target."""
         if rate_per_min is None and max_concurrent is None:
             return Grant(n)
         call = take_call(
@@ -195,6 +202,7 @@ class SyncGate:
             rate_per_min=rate_per_min,
             max_concurrent=max_concurrent,
             token_ttl_ms=token_ttl_ms,
+            largest=largest,
         )
         names = (len(call.keys), *call.keys)
         try:
@@ -208,7 +216,7 @@ class SyncGate:
 
     def give_back(self, keys: GateKeys, unused: Grant) -> None:
         """As `GatewayGate.give_back`."""
-        if not unused.granted or not unused.slot:
+        if not unused.granted or not (unused.trail or unused.tokens):
             return
         # otherwise forfeit; a place among the calls at once runs out by itself
         with suppress(RedisError, OSError):

@@ -25,6 +25,8 @@ class Limits:
     gateway_id: int
     gateway_rate_per_min: int | None
     gateway_max_concurrent: int | None
+    #: most targets that any call to the gateway may have
+    gateway_largest_call: int = 1
 
 
 class Gate(StrEnum):
@@ -110,6 +112,7 @@ class OnlineGate:
                 rate_per_min=limits.gateway_rate_per_min,
                 max_concurrent=limits.gateway_max_concurrent,
                 token_ttl_ms=token_ttl_ms,
+                largest=limits.gateway_largest_call,
             )
             wait = grant.wait_ms / 1000
             if grant.granted or time.monotonic() + wait > end:

@@ -14,8 +14,8 @@ MINUTE = 60_000_000
 MARGIN = 500_000
 #: µs by which a permit may be fetched late without loss; also the length of the largest burst
 TOLERANCE = 250_000
-#: µs; a step of the schedule is this divided by the rate. In any MINUTE + MARGIN at most `rate`
-#: permits are granted, because rate · step − TOLERANCE is no shorter (docs/pacing.md).
+#: µs; a step of the schedule is this divided by the rate, so that in any MINUTE + MARGIN at most
+#: `rate` targets are permitted: rate · step − TOLERANCE is no shorter (docs/pacing.md)
 SPAN = MINUTE + MARGIN + TOLERANCE
 
 #: seconds; whoever waits for a gate holds, so it is better told soon that there is no answer
@@ -33,35 +33,45 @@ class GateKeys:
 
     last: str
     calls: str
+    asked: str
+
+    @classmethod
+    def named(cls, name: str) -> GateKeys:
+        return cls(f"{name}:last", f"{name}:calls", f"{name}:asked")
 
     @classmethod
     def of_gateway(cls, gateway_id: int) -> GateKeys:
-        return cls(f"{_PREFIX}:gateway:{gateway_id}:last", f"{_PREFIX}:gateway:{gateway_id}:calls")
+        return cls.named(f"{_PREFIX}:gateway:{gateway_id}")
 
     @classmethod
     def of_account_online(cls, account_id: int) -> GateKeys:
-        return cls(f"{_PREFIX}:online:{account_id}:last", f"{_PREFIX}:online:{account_id}:calls")
+        return cls.named(f"{_PREFIX}:online:{account_id}")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Permits that were granted, and how long until the next.
+    """Permits for the first `granted` calls of those asked for, and how long until the next.
 
-    Each is good for `MARGIN`. `tokens` are to be released when their calls have ended; there are
-    none where nothing limits the calls at once.
+    Each is good for `MARGIN`. `tokens`, one per call, are to be released when the calls have
+    ended; there are none where nothing limits the calls at once.
     """
 
     granted: int
     wait_ms: int = 0
     tokens: tuple[str, ...] = ()
-    slot: str = ""
-    step: str = ""
+    #: the gate's `last` before these permits and after each of them; empty without a rate
+    trail: tuple[str, ...] = ()
 
     def keep(self, used: int) -> tuple[Grant, Grant]:
-        """This grant cut in two: the permits that are used, and those to give back."""
+        """This grant cut in two: its first `used` permits, and the others, to give back."""
         return (
-            replace(self, granted=used, tokens=self.tokens[:used]),
-            replace(self, granted=self.granted - used, tokens=self.tokens[used:]),
+            replace(self, granted=used, tokens=self.tokens[:used], trail=self.trail[: used + 1]),
+            replace(
+                self,
+                granted=self.granted - used,
+                tokens=self.tokens[used:],
+                trail=self.trail[used:],
+            ),
         )
 
 
@@ -86,23 +96,33 @@ GIVE_BACK = Script.read("give_back.lua")
 class TakeCall:
     """One run of `take.lua`."""
 
-    keys: tuple[str, str, str]
-    n: int
+    keys: tuple[str, str, str, str]
+    #: targets of each call
+    sizes: tuple[int, ...]
     rate_per_min: int
     max_concurrent: int
     prefix: str
     token_ttl_ms: int
+    largest: int
+    #: others than this are for tests
+    tolerance: int = TOLERANCE
+
+    @property
+    def span(self) -> int:
+        return MINUTE + MARGIN + self.tolerance
 
     def args(self, *, fresh: bool, now: int | None = None) -> tuple[int | str, ...]:
         """`fresh`: the server had forgotten the script; `now` (µs) is for tests only."""
         return (
-            self.n,
-            SPAN,
+            len(self.sizes),
+            ",".join(map(str, self.sizes)) if any(size > 1 for size in self.sizes) else "",
+            self.span,
             self.rate_per_min,
-            TOLERANCE,
+            self.tolerance,
             self.max_concurrent,
             self.prefix,
             self.token_ttl_ms,
+            self.largest,
             "1" if fresh else "",
             "" if now is None else now,
         )
@@ -113,29 +133,43 @@ class TakeCall:
         tokens: tuple[str, ...] = ()
         if self.max_concurrent:
             tokens = tuple(f"{self.prefix}:{i}" for i in range(1, granted + 1))
-        slot, step = (v.decode() if isinstance(v, bytes) else str(v) for v in answer[2:4])
-        return Grant(granted, wait_ms, tokens, slot, step)
+        trail: list[str] = []
+        if self.rate_per_min:
+            before = answer[2].decode() if isinstance(answer[2], bytes) else str(answer[2])
+            slot, step, largest = (int(value) for value in answer[3:6])
+            trail.append(before)
+            for size in self.sizes[:granted]:
+                trail.append(f"{slot} {size} {largest}")
+                slot += min(size * step, self.span + self.tolerance)
+        return Grant(granted, wait_ms, tokens, tuple(trail))
 
 
 def take_call(
     keys: GateKeys,
-    n: int,
+    wanted: int | Sequence[int],
     *,
     rate_per_min: int | None,
     max_concurrent: int | None = None,
     token_ttl_ms: int = 0,
+    largest: int = 1,
 ) -> TakeCall:
-    """A take of up to `n` permits; `n` = 0 asks only how long until the next."""
+    """A take of permits for so many calls of one target, or for calls of so many targets each.
+
+    None wanted asks only how long until the next.
+    """
+    sizes = (1,) * wanted if isinstance(wanted, int) else tuple(wanted)
     return TakeCall(
-        keys=(SINCE, keys.last, keys.calls),
-        n=n,
+        keys=(SINCE, keys.last, keys.calls, keys.asked),
+        sizes=sizes,
         rate_per_min=rate_per_min or 0,
         max_concurrent=max_concurrent or 0,
         prefix=uuid.uuid4().hex,
         token_ttl_ms=token_ttl_ms,
+        largest=max((largest, *sizes)),
     )
 
 
-def give_back_args(grant: Grant) -> tuple[int | str, ...]:
+def give_back_args(unused: Grant) -> tuple[str, ...]:
     """Arguments of `give_back.lua`; keys are `last` and `calls`."""
-    return (grant.slot, grant.step, grant.granted, *grant.tokens)
+    after, before = (unused.trail[-1], unused.trail[0]) if unused.trail else ("", "")
+    return (after, before, *unused.tokens)

@@ -28,7 +28,7 @@ from batches.engine.sync_transport import post
 from batches.engine.transport import Answer
 from batches.gates.errors import GateUnavailableError
 from batches.gates.online import Closed, Gate, Limits, OnlineGate
-from batches.gateways.base import CallSpec, GatewayConfig, RequestBuildError, TargetSpec
+from batches.gateways.base import CallSpec, GatewayConfig, Operation, RequestBuildError, TargetSpec
 from batches.gateways.registry import get_gateway
 from batches.intake.cells import clean_id
 from batches.models import Account
@@ -76,7 +76,7 @@ def send_test(*, account_id: int, target: str, content: str, actor: User | None)
     try:
         with OnlineGate(settings.REDIS_URL) as gate:
             permit = gate.take(
-                _limits(account), token_ttl_ms=int(timeout * 1000) + _TOKEN_MARGIN_MS
+                _limits(account, config), token_ttl_ms=int(timeout * 1000) + _TOKEN_MARGIN_MS
             )
             if isinstance(permit, Closed):
                 return TestResult("limited", _closed(permit))
@@ -115,13 +115,15 @@ def _config(account: Account) -> GatewayConfig:
     )
 
 
-def _limits(account: Account) -> Limits:
+def _limits(account: Account, config: GatewayConfig) -> Limits:
+    adapter = get_gateway(config.kind)
     return Limits(
         account_id=account.pk,
         online_reserve_per_min=account.online_reserve_per_min,
         gateway_id=account.gateway_id,
         gateway_rate_per_min=account.gateway.rate_limit_per_min,
         gateway_max_concurrent=account.gateway.max_concurrent,
+        gateway_largest_call=max(adapter.max_targets(config, kind) for kind in Operation),
     )
 
 

@@ -25,7 +25,7 @@ async def main(redis_url: str, rate: int) -> None:
                 GATEWAY, 3, rate_per_min=rate, max_concurrent=None, token_ttl_ms=0
             )
             heard = time.time()
-            slots = [int(grant.slot) - i * int(grant.step) for i in range(grant.granted)]
+            slots = [int(last.split()[0]) for last in grant.trail[1:]]
             permits += [(asked * 1e6, slot, heard * 1e6) for slot in slots]
             await asyncio.sleep(grant.wait_ms / 1000)
     print(json.dumps(permits))
