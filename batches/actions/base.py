@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from batches.domain.columns import folded_header
-from batches.domain.problems import Problem, Term
+from batches.domain.problems import Names, Problem, Term
 from batches.domain.text import N_
 from batches.gateways.base import Operation, TargetSpec
 
@@ -57,7 +57,7 @@ class ParamSpec:
         if not isinstance(value, str):
             return Problem("param_not_text", N_("参数“%(label)s”必须是文本。"), values)
         if self.choices and value not in (known for known, _ in self.choices):
-            values["known"] = "、".join(known for known, _ in self.choices)
+            values["known"] = Names(known for known, _ in self.choices)
             return Problem("param_choice_unknown", N_("参数“%(label)s”只能是：%(known)s。"), values)
         if self.required and not value.strip():
             return Problem("param_empty", N_("请填写参数“%(label)s”。"), values)
@@ -143,7 +143,7 @@ class Action(ABC):
             Problem(
                 "param_unknown",
                 N_("动作“%(action)s”没有参数“%(name)s”。可用的参数：%(known)s。"),
-                {"action": Term(self.label), "name": name, "known": "、".join(known)},
+                {"action": Term(self.label), "name": name, "known": Names(known)},
             )
             for name in params
             if name not in known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from batches.domain.errors import InvalidInputError
-from batches.domain.problems import Problem
+from batches.domain.problems import Names, Problem
 from batches.domain.text import N_
 
 from .base import Action
@@ -34,6 +34,6 @@ def get_action(name: str) -> Action:
             Problem(
                 "action_unknown",
                 N_("不认识的动作“%(name)s”。可用：%(known)s。"),
-                {"name": name, "known": "、".join(actions)},
+                {"name": name, "known": Names(actions)},
             )
         ) from None

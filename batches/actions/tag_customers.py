@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from batches.domain.columns import CUSTOMER_ALIASES, TAG_ALIASES, TAGS, TARGET
 from batches.domain.errors import InvalidInputError
-from batches.domain.problems import Problem, Term
+from batches.domain.problems import Names, Problem, Term
 from batches.domain.text import N_
 from batches.gateways.base import Operation, TargetSpec
 
@@ -139,7 +139,7 @@ class TagCustomers(Action):
                     N_(
                         "文件没有标签列，参数“%(label)s”也没有填。请二者择一。现有列：%(columns)s。"
                     ),
-                    {"label": Term(_TAGS_LABEL), "columns": "、".join(filter(None, columns))},
+                    {"label": Term(_TAGS_LABEL), "columns": Names(filter(None, columns))},
                 )
             )
         return CompiledTags(params.get("mode", ADD) == REMOVE, default, index)

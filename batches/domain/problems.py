@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
+
+from .text import N_
+
+#: between the words of a list
+SEPARATOR = N_("、")
 
 
 class Term(str):
     """A value inside a problem that is itself a text of the catalogue (a column's label, say)."""
 
     __slots__ = ()
+
+
+class Names(str):
+    """Several words in one value, parted as the reader's language parts them."""
+
+    __slots__ = ("words",)
+    words: tuple[str, ...]
+
+    def __new__(cls, words: Iterable[str]) -> Self:
+        words = tuple(words)
+        names = super().__new__(cls, SEPARATOR.join(words))
+        names.words = words
+        return names
+
+    def __reduce__(self) -> tuple[type[Names], tuple[tuple[str, ...]]]:
+        return Names, (self.words,)
+
+    def translated(self, gettext: Callable[[str], str]) -> str:
+        return gettext(SEPARATOR).join(self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +60,6 @@ class Problem:
 
 
 def _translated(value: object, gettext: Callable[[str], str]) -> object:
-    if isinstance(value, Problem):
+    if isinstance(value, Problem | Names):
         return value.translated(gettext)
     return gettext(str(value)) if isinstance(value, Term) else value

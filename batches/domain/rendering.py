@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .columns import canonical_key, normal_header
 from .errors import InvalidInputError
-from .problems import Problem
+from .problems import Names, Problem
 from .text import N_
 
 #: `{{`, `}}`, a placeholder, or a brace that belongs to none of these
@@ -167,7 +167,7 @@ class _Resolver:
         mapped = self.mapping.get(key) if key else None
         if mapped is not None and (not found or mapped in found):
             return mapped
-        values = {"name": name, "columns": "、".join(filter(None, map(str.strip, self.columns)))}
+        values = {"name": name, "columns": Names(filter(None, map(str.strip, self.columns)))}
         if found:
             return Problem(
                 "template_placeholder_ambiguous",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from batches.domain.errors import InvalidInputError
-from batches.domain.problems import Problem
+from batches.domain.problems import Names, Problem
 from batches.domain.text import N_
 
 from .base import Gateway
@@ -28,6 +28,6 @@ def get_gateway(kind: str) -> Gateway:
             Problem(
                 "gateway_kind_unknown",
                 N_("不认识的网关类型“%(kind)s”。可用：%(known)s。"),
-                {"kind": kind, "known": "、".join(_GATEWAYS)},
+                {"kind": kind, "known": Names(_GATEWAYS)},
             )
         ) from None

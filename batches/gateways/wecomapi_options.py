@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from batches.domain.problems import Problem, Term
+from batches.domain.problems import Names, Problem, Term
 from batches.domain.text import N_
 
 from .base import GatewayConfig
@@ -182,7 +182,7 @@ def validate_options(options: Mapping[str, object]) -> list[Problem]:
                 Problem(
                     "gateway_option_unknown",
                     N_("不认识的网关选项“%(name)s”。可用的选项：%(known)s。"),
-                    {"name": name, "known": "、".join(OPTIONS)},
+                    {"name": name, "known": Names(OPTIONS)},
                 )
             )
         elif not known.fits(value):
@@ -212,7 +212,7 @@ def validate_config(config: GatewayConfig) -> list[Problem]:
             Problem(
                 "gateway_dialect_unknown",
                 N_("不认识的网关方言“%(dialect)s”。可用：%(known)s。"),
-                {"dialect": config.dialect, "known": "、".join(DIALECTS)},
+                {"dialect": config.dialect, "known": Names(DIALECTS)},
             )
         )
     if not is_header_value(config.token):

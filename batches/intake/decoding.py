@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batches.domain.problems import Problem
+from batches.domain.problems import Names, Problem
 from batches.domain.text import N_
 
 from .source import FileRefusedError, Source
@@ -80,7 +80,7 @@ def encoding_named(name: str) -> str:
             Problem(
                 "encoding_unknown",
                 N_("不支持的编码“%(encoding)s”。可选：%(choices)s。"),
-                {"encoding": name, "choices": "、".join(ENCODINGS)},
+                {"encoding": name, "choices": Names(ENCODINGS)},
             )
         )
     return found

@@ -8,7 +8,7 @@ from itertools import islice
 
 from batches.actions.base import ColumnSpec
 from batches.domain.columns import folded_header, normal_header
-from batches.domain.problems import Problem, Term
+from batches.domain.problems import Names, Problem, Term
 from batches.domain.text import N_
 
 from .decoding import TextKind
@@ -185,7 +185,7 @@ def _missing(header: Header, specs: Sequence[ColumnSpec]) -> list[Problem]:
             {
                 "label": Term(spec.label),
                 "columns": _shown(header.columns),
-                "aliases": "、".join(spec.aliases),
+                "aliases": Names(spec.aliases),
             },
         )
         for spec in specs
@@ -193,6 +193,8 @@ def _missing(header: Header, specs: Sequence[ColumnSpec]) -> list[Problem]:
     ]
 
 
-def _shown(names: Sequence[str]) -> str:
+def _shown(names: Sequence[str]) -> Names:
     named = [name[:40] for name in names if name]
-    return "、".join(named[:_SHOWN_COLUMNS]) + ("…" if len(named) > _SHOWN_COLUMNS else "")
+    if len(named) > _SHOWN_COLUMNS:
+        named = [*named[: _SHOWN_COLUMNS - 1], f"{named[_SHOWN_COLUMNS - 1]}…"]
+    return Names(named)

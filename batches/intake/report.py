@@ -17,7 +17,7 @@ from typing import Any
 
 from batches.actions.base import Compiled
 from batches.domain.errors import InvalidInputError
-from batches.domain.problems import Problem, Term
+from batches.domain.problems import Names, Problem, Term
 
 from .checking import BadRow, GoodRow
 from .header import Header
@@ -47,11 +47,15 @@ def _value_to_json(value: object) -> object:
         return {"problem": problem_to_json(value)}
     if isinstance(value, Term):
         return {"term": str(value)}
+    if isinstance(value, Names):
+        return {"names": list(value.words)}
     return value if isinstance(value, int | float) else str(value)
 
 
 def _value_from_json(value: object) -> object:
     if isinstance(value, dict):
+        if "names" in value:
+            return Names(value["names"])
         return problem_from_json(value["problem"]) if "problem" in value else Term(value["term"])
     return value
 

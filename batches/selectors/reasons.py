@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext
 
-from batches.domain.problems import Term
+from batches.domain.problems import Names, Term
 
 #: ok = it moves or is done; info = ends by itself; warn = a person is needed; error = broken
 Level = Literal["ok", "info", "warn", "error"]
@@ -45,6 +45,8 @@ def _shown(value: object) -> str:
     match value:
         case Term():
             return gettext(value)
+        case Names():
+            return value.translated(gettext)
         case datetime():
             at, now = timezone.localtime(value), timezone.localtime()
             return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%m-%d %H:%M}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from batches.domain.problems import Names
 from batches.domain.text import N_
 from batches.models import Job, Shard
 
@@ -143,7 +144,7 @@ def _with(why: Why, row: dict[str, Any]) -> Why:
     params = {
         "count": row["waiting"],
         "shards": row["shards"],
-        "accounts": "、".join(row["accounts"]),
+        "accounts": Names(row["accounts"]),
         "until": row["until"],
     }
     return replace(why, params=params)

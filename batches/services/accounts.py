@@ -14,7 +14,7 @@ from django.db import transaction
 from batches.actions.base import ColumnSpec
 from batches.actions.checks import any_value, id_problem
 from batches.domain.errors import InvalidInputError
-from batches.domain.problems import Problem, Term
+from batches.domain.problems import Names, Problem, Term
 from batches.domain.text import N_
 from batches.gateways.registry import gateway_kinds
 from batches.intake.cells import clean_id, clean_text
@@ -156,7 +156,7 @@ def _parse(number: int, values: dict[str, str]) -> tuple[_Row, list[Problem]]:
             Problem(
                 "gateway_kind_unknown",
                 N_("不认识的网关类型“%(value)s”。可用：%(known)s。"),
-                {"value": kind[:40], "known": "、".join(gateway_kinds())},
+                {"value": kind[:40], "known": Names(gateway_kinds())},
             )
         )
     row = _Row(number, url, guid, kind)

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import BatchesError, InvalidInputError
-from batches.domain.problems import Problem
+from batches.domain.problems import Names, Problem
 from batches.domain.text import N_
 from batches.models import Account
 from batches.services.test_send import send_test
@@ -70,6 +70,6 @@ def find_account(guid: str, gateway_url: str | None) -> int:
         Problem(
             "account_ambiguous",
             N_("有多个网关都有账号“%(guid)s”，请用 --gateway 指明其中一个：%(urls)s。"),
-            {"guid": guid, "urls": "、".join(a.gateway.base_url for a in accounts)},
+            {"guid": guid, "urls": Names(a.gateway.base_url for a in accounts)},
         )
     )
