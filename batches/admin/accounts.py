@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from django.views.decorators.http import require_http_methods, require_safe
 
 from batches.domain.errors import InvalidInputError, NotAllowedError
@@ -56,7 +57,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
             if found.next_after
             else "",
         },
-        title=_("账号"),
+        title=pgettext("plural", "账号"),
     )
 
 
@@ -92,6 +93,6 @@ def _ask(request: HttpRequest, account: Account, texts: list[str] | None = None)
         "console/account_off.html",
         {"account": account, "row": row, "texts": texts or []},
         title=_("停用账号「%(name)s」？") % {"name": account},
-        crumbs=[(reverse("admin:accounts"), _("账号"))],
+        crumbs=[(reverse("admin:accounts"), pgettext("plural", "账号"))],
         status=422 if texts else 200,
     )

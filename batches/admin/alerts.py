@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from django.views.decorators.http import require_safe
 
 from batches.selectors.alerts import alert_page
@@ -25,5 +25,5 @@ def alerts(request: HttpRequest) -> HttpResponse:
             "first_page": "?",
             "next_page": f"?before={found.next_before}" if found.next_before else "",
         },
-        title=_("告警"),
+        title=pgettext("plural", "告警"),
     )

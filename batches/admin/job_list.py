@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from batches.domain.verbs import Verb
 from batches.selectors.jobs import TABS, job_page, tabs
@@ -37,5 +37,5 @@ def job_list(request: HttpRequest) -> HttpResponse:
             else "",
             "may_operate": may(actor=actor_of(request), verb=Verb.PAUSE),
         },
-        title=_("作业"),
+        title=pgettext("plural", "作业"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -11,22 +11,41 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from django.views.decorators.http import require_http_methods
 
 from batches.actions.registry import all_actions
+from batches.domain.breaker import Thresholds
 from batches.domain.columns import ACCOUNT
 from batches.domain.errors import InvalidInputError, NotAllowedError
 from batches.domain.problems import Problem
 from batches.domain.text import N_
 from batches.models.jobs import BadRows
 from batches.services.permissions import require
-from batches.services.submissions import OPERATE, submit
+from batches.services.submissions import OPERATE, Submission, submit
 
-from .shell import number, page
+from . import limit_fields as fields
+from .job_limits import CLOSES, OPENS, PRIORITY, START, breaker_fields
+from .shell import page
 from .verbs import actor_of, forbidden, problem_texts, see_other
 
-_STAGE_SEPARATORS = re.compile(r"[,，、;；\s]+")
-_LIMITS = ("name", "budget", "stages", "rate", "bad_rows", "rerun_reason")
+_COUNTS = {
+    "priority": PRIORITY,
+    "max_attempts": N_("最多尝试次数"),
+    "call_size": N_("每次请求的目标数"),
+}
+_MORE = (
+    "start_at",
+    "window_from",
+    "window_to",
+    "breaker_streak",
+    "breaker_ratio",
+    "breaker_window",
+    "breaker_min_sample",
+    "breaker_shard_share",
+    *_COUNTS,
+)
+_TYPED = ("name", "budget", "stages", "rate", "bad_rows", "rerun_reason", *_MORE)
 
 
 @require_http_methods(["GET", "POST"])
@@ -52,14 +71,18 @@ def job_new(request: HttpRequest) -> HttpResponse:
     return see_other(reverse("admin:job", args=[done.job.pk]))
 
 
-def _submit(request: HttpRequest) -> Any:
+def _submit(request: HttpRequest) -> Submission:
     upload = request.FILES.get("file")
     if not isinstance(upload, UploadedFile):
-        raise InvalidInputError(
-            Problem("file_missing", N_("请选择要上传的文件（.csv 或 .xlsx）。"))
-        )
+        raise InvalidInputError(Problem("file_missing", N_("请选择要上传的文件（.csv 或 .xlsx）。")))
     post = request.POST
     action = post.get("action", "")
+    # what is left empty takes the service's own default
+    counts = {
+        name: value
+        for name, label in _COUNTS.items()
+        if (value := fields.whole(post, name, label)) is not None
+    }
     return submit(
         actor=actor_of(request),
         action=action,
@@ -67,15 +90,16 @@ def _submit(request: HttpRequest) -> Any:
         upload_name=upload.name or "",
         chunks=upload.chunks(),
         name=post.get("name", ""),
-        budget_limit=_whole(
-            post.get("budget", ""), "budget_not_number", N_("预算请填正整数，或留空表示不限。")
-        ),
-        stages=_stages(post.get("stages", "")),
-        rate_limit_per_min=_whole(
-            post.get("rate", ""), "rate_not_number", N_("作业速率上限请填正整数，或留空表示不限。")
-        ),
+        budget_limit=fields.positive(post, "budget", N_("预算")),
+        stages=fields.stages(post),
+        rate_limit_per_min=fields.positive(post, "rate", N_("作业速率上限")),
         bad_rows=post.get("bad_rows", BadRows.REFUSE),
+        start_at=fields.moment(post, "start_at", START),
+        window_from=fields.clock(post, "window_from", OPENS),
+        window_to=fields.clock(post, "window_to", CLOSES),
+        breaker=replace(Thresholds(), **breaker_fields(post)),
         rerun_reason=post.get("rerun_reason", ""),
+        **counts,
     )
 
 
@@ -85,26 +109,6 @@ def _params(request: HttpRequest, action: str) -> dict[str, object]:
     found = {name: request.POST.get(f"{action}.{name}", "") for name in names}
     # browsers send CRLF; a message has one character for a line's end
     return {name: value.replace("\r\n", "\n") for name, value in found.items()}
-
-
-def _whole(text: str, code: str, complaint: str) -> int | None:
-    text = text.strip().replace(",", "")
-    if not text:
-        return None
-    value = number(text)
-    if value is None:
-        raise InvalidInputError(Problem(code, complaint))
-    return value
-
-
-def _stages(text: str) -> list[int]:
-    words = [word for word in _STAGE_SEPARATORS.split(text.strip()) if word]
-    stages = [number(word) for word in words]
-    if None in stages:
-        raise InvalidInputError(
-            Problem("stages_not_numbers", N_("放量检查点请填从小到大的条数，例如 50,500。"))
-        )
-    return [stage for stage in stages if stage is not None]
 
 
 def _form(request: HttpRequest, texts: list[str] | None = None) -> HttpResponse:
@@ -117,13 +121,15 @@ def _form(request: HttpRequest, texts: list[str] | None = None) -> HttpResponse:
             "actions": [_action_fields(request, action) for action in actions],
             "chosen": chosen,
             "texts": texts or [],
-            "typed": {name: request.POST.get(name, "") for name in _LIMITS},
+            "typed": {name: request.POST.get(name, "") for name in _TYPED},
             "bad_rows_choices": BadRows.choices,
+            "more": any(request.POST.get(name) for name in _MORE),
+            "standard": Thresholds(),
             "max_bytes": settings.UPLOAD_MAX_BYTES,
             "max_mb": settings.UPLOAD_MAX_BYTES // (1024 * 1024),
         },
         title=_("新建作业"),
-        crumbs=[(reverse("admin:jobs"), _("作业"))],
+        crumbs=[(reverse("admin:jobs"), pgettext("plural", "作业"))],
         status=422 if texts else 200,
     )
 

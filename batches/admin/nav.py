@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _l
+from django.utils.translation import pgettext_lazy
 
 from batches.selectors.overview import nav_counts
 
@@ -30,12 +31,12 @@ class NavItem:
 #: route name, label, icon, permission needed to see it
 _ITEMS: tuple[tuple[str, Promise, str, str], ...] = (
     ("index", _l("总览"), "gauge", ""),
-    ("jobs", _l("作业"), "stack", ""),
+    ("jobs", pgettext_lazy("plural", "作业"), "stack", ""),
     ("job_new", _l("新建作业"), "plus", "batches.operate_job"),
     ("reconcile", _l("待核实"), "question", ""),
-    ("accounts", _l("账号"), "person", ""),
-    ("batches_gateway_changelist", _l("网关"), "plug", "batches.view_gateway"),
-    ("alerts", _l("告警"), "bell", ""),
+    ("accounts", pgettext_lazy("plural", "账号"), "person", ""),
+    ("batches_gateway_changelist", pgettext_lazy("plural", "网关"), "plug", "batches.view_gateway"),
+    ("alerts", pgettext_lazy("plural", "告警"), "bell", ""),
     ("audit", _l("审计"), "log", ""),
     ("auth_user_changelist", _l("用户与权限"), "key", "auth.view_user"),
 )

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from django.views.decorators.http import require_safe
 
 from batches.models import Job, Shard
@@ -47,7 +48,7 @@ def shard_list(request: HttpRequest, job_id: int) -> HttpResponse:
             "earlier": address(found.page - 1) if found.page > 1 else "",
             "later": address(found.page + 1) if found.page < found.pages else "",
         },
-        title=_("分片"),
+        title=pgettext("plural", "分片"),
         crumbs=job_crumbs(job),
     )
 
@@ -79,7 +80,10 @@ def shard(request: HttpRequest, job_id: int, ordinal: int) -> HttpResponse:
             else "",
         },
         title=_("分片 #%(ordinal)s") % {"ordinal": ordinal},
-        crumbs=[*job_crumbs(job), (reverse("admin:job_shards", args=[job.pk]), _("分片"))],
+        crumbs=[
+            *job_crumbs(job),
+            (reverse("admin:job_shards", args=[job.pk]), pgettext("plural", "分片")),
+        ],
     )
 
 

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from django.views.decorators.http import require_http_methods
 
 from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
@@ -74,6 +75,6 @@ def _form(
             "content": request.POST.get("content", ""),
         },
         title=_("测试发送 · %(name)s") % {"name": account},
-        crumbs=[(reverse("admin:accounts"), _("账号"))],
+        crumbs=[(reverse("admin:accounts"), pgettext("plural", "账号"))],
         status=status,
     )

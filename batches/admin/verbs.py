@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpRespons
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from django.views.decorators.http import require_http_methods
 
 from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
@@ -127,7 +128,7 @@ def unusable(request: HttpRequest, texts: list[str], job: Job | None = None) -> 
 
 def job_crumbs(job: Job) -> list[tuple[str, str]]:
     return [
-        (reverse("admin:jobs"), _("作业")),
+        (reverse("admin:jobs"), pgettext("plural", "作业")),
         (reverse("admin:job", args=[job.pk]), job.name),
     ]
 

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _l
+from django.utils.translation import pgettext_lazy
 
 from .secret import EncryptedTextField
 
@@ -38,7 +39,7 @@ class Gateway(models.Model):
 
     class Meta:
         verbose_name = _l("网关")
-        verbose_name_plural = _l("网关")
+        verbose_name_plural = pgettext_lazy("plural", "网关")
         constraints = [
             models.CheckConstraint(
                 condition=Q(timeout_seconds__gte=1) & Q(timeout_seconds__lte=300),
@@ -95,7 +96,7 @@ class Account(models.Model):
 
     class Meta:
         verbose_name = _l("账号")
-        verbose_name_plural = _l("账号")
+        verbose_name_plural = pgettext_lazy("plural", "账号")
         constraints = [
             models.UniqueConstraint(fields=["gateway", "guid"], name="account_unique_guid"),
             models.CheckConstraint(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.management.commands import makemessages
+
+#: no strings of ours: installed packages, what a run leaves behind, the tests
+NOT_OURS = (".venv", "var", "build", "dist", "tests")
 
 
 class Command(makemessages.Command):
@@ -13,3 +18,7 @@ class Command(makemessages.Command):
         "--keyword=N_",
         "--keyword=_l",
     ]
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        options["ignore_patterns"] = [*options["ignore_patterns"], *NOT_OURS]
+        super().handle(*args, **options)
