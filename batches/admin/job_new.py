@@ -74,11 +74,13 @@ def job_new(request: HttpRequest) -> HttpResponse:
 def _submit(request: HttpRequest) -> Submission:
     upload = request.FILES.get("file")
     if not isinstance(upload, UploadedFile):
-        raise InvalidInputError(Problem("file_missing", N_("请选择要上传的文件（.csv 或 .xlsx）。")))
+        raise InvalidInputError(
+            Problem("file_missing", N_("请选择要上传的文件（.csv 或 .xlsx）。"))
+        )
     post = request.POST
     action = post.get("action", "")
     # what is left empty takes the service's own default
-    counts = {
+    counts: dict[str, Any] = {
         name: value
         for name, label in _COUNTS.items()
         if (value := fields.whole(post, name, label)) is not None

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
 from batches.domain.verbs import Verb
 from batches.models import Job
-from batches.selectors.items import SLA, doubt_page, doubtful_jobs, unconfirmed_total
+from batches.selectors.items import doubt_page, doubtful_jobs, unconfirmed_total
 from batches.services.permissions import may
 from batches.services.reconcile import mark_items
 
@@ -44,7 +44,6 @@ def queue(request: HttpRequest) -> HttpResponse:
             "job": job,
             "kind": kind,
             "unconfirmed": unconfirmed_total(job) if job else 0,
-            "sla_hours": int(SLA.total_seconds() // 3600),
             "may_mark": may(actor=actor_of(request), verb=Verb.RECONCILE),
             "paged": bool(after),
             "first_page": f"?{urlencode(kept)}",

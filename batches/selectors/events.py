@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
@@ -53,21 +55,38 @@ def _number(value: int | None) -> str:
 
 def _detail(data: Mapping[str, Any]) -> str:
     before, after = data.get("before") or {}, data.get("after") or {}
-    for column, text in (
-        ("rate_limit_per_min", _("%(before)s → %(after)s 条/分")),
-        ("budget_limit", _("%(before)s → %(after)s 条")),
-    ):
+    for column, (text, shown) in _CHANGES.items():
         if column in after:
-            return text % {
-                "before": _number(before.get(column)),
-                "after": _number(after[column]),
+            return _(text) % {
+                "before": shown(before.get(column)),
+                "after": shown(after[column]),
             }
+    if "window_from" in after:
+        return f"{_hours(before)} → {_hours(after)}"
     for key, text in _COUNTS:
         if isinstance(data.get(key), int) and data[key]:
             return _(text) % {"n": _number(data[key])}
     return ""
 
 
+def _start(value: str | None) -> str:
+    if value is None:
+        return _("立即")
+    return f"{timezone.localtime(datetime.fromisoformat(value)):%m-%d %H:%M}"
+
+
+def _hours(columns: Mapping[str, Any]) -> str:
+    opens, closes = columns.get("window_from"), columns.get("window_to")
+    return f"{opens[:5]}–{closes[:5]}" if opens and closes else _("全天")
+
+
+#: column of `before` and `after` → the sentence, and how a value of it is shown
+_CHANGES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "rate_limit_per_min": (N_("%(before)s → %(after)s 条/分"), _number),
+    "budget_limit": (N_("%(before)s → %(after)s 条"), _number),
+    "priority": ("%(before)s → %(after)s", _number),
+    "start_at": ("%(before)s → %(after)s", _start),
+}
 #: the one number of an event that is worth showing, the first that it has
 _COUNTS: tuple[tuple[str, str], ...] = (
     ("inflight", N_("在途 %(n)s 条")),

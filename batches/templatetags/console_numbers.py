@@ -114,3 +114,9 @@ def duplicates(report: Mapping[str, Any]) -> int:
 def invalid(report: Mapping[str, Any]) -> int:
     """Rows of a file that are wrong in themselves."""
     return int(report.get("rejected") or 0) - duplicates(report)
+
+
+@register.filter
+def hundred(part: float) -> str:
+    """A share of one as a percentage's number."""
+    return f"{part * 100:g}"

@@ -102,6 +102,12 @@
     if (polled.dataset.poll === undefined) return;
     if (document.hidden || selecting(polled)) event.preventDefault();
   });
+  /* What somebody is typing is not replaced under their hands. */
+  document.addEventListener("htmx:oobBeforeSwap", (event) => {
+    for (const input of event.detail.target.querySelectorAll("input:not([type=hidden])")) {
+      if (input === document.activeElement || input.value !== input.defaultValue) event.detail.shouldSwap = false;
+    }
+  });
   const offline = document.querySelector("[data-offline]");
   const stale = (yes) => {
     if (offline && offline.hidden === yes) offline.hidden = !yes;

@@ -87,8 +87,8 @@ def test_line_ends_of_a_browser_become_single_characters(client: Client) -> None
     [
         ({"send_text.content": " "}, "请填写参数"),
         ({"send_text.content": "你好 {姓名"}, "大括号不成对"),
-        ({"budget": "很多"}, "预算请填正整数"),
-        ({"rate": "-1"}, "速率上限请填正整数"),
+        ({"budget": "很多"}, "请填整数"),
+        ({"rate": "-1"}, "请填正整数"),
         ({"stages": "五十"}, "放量检查点请填"),
         ({"stages": "500,50"}, "从小到大"),
         ({"action": "nothing"}, "不认识的动作"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from batches.models import Account, Event, Job, Shard
 from batches.store.events import add_event
@@ -124,15 +126,11 @@ def test_segments_of_the_bar_sum_to_the_total_and_stay_visible(client: Client) -
 def test_shards_that_are_stuck_come_first_and_slices_that_wait_their_turn_do_not(
     client: Client,
 ) -> None:
-    from datetime import timedelta
-
-    from django.utils import timezone
-
     long_ago = timezone.now() - timedelta(minutes=20)
     job = make_job(
         shards=[ShardSpec(pending=3, confirmed=1) for _ in range(4)], started_at=long_ago
     )
-    first, second, third, fourth = job.shards.order_by("ordinal")
+    _first, second, third, fourth = job.shards.order_by("ordinal")
     # the second shard's account does nothing; the fourth is a slice of the third's account
     Shard.objects.filter(pk__in=[second.pk, fourth.pk]).update(last_advanced_at=long_ago)
     Shard.objects.filter(pk=fourth.pk).update(account=third.account)

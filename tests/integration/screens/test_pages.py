@@ -41,6 +41,7 @@ def _pages(world: World) -> dict[str, str]:
         "budget": reverse("admin:job_budget", args=[running]),
         "stage": reverse("admin:job_stage", args=[world.paused.pk]),
         "retry": reverse("admin:job_retry", args=[completed]),
+        "limits": reverse("admin:job_limits", args=[running]),
         "reconcile": reverse("admin:reconcile"),
         "reconcile one job": reverse("admin:reconcile") + f"?job={running}&kind=unconfirmed",
         "accounts": reverse("admin:accounts"),

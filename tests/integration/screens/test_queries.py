@@ -29,8 +29,8 @@ def _job(scale: int, *, account: object = None) -> Job:
 
 
 PAGES = {
-    "overview": lambda job: reverse("admin:index"),
-    "jobs": lambda job: reverse("admin:jobs"),
+    "overview": lambda _: reverse("admin:index"),
+    "jobs": lambda _: reverse("admin:jobs"),
     "job": lambda job: reverse("admin:job", args=[job.pk]),
     "live": lambda job: reverse("admin:job_live", args=[job.pk]),
     "shards": lambda job: reverse("admin:job_shards", args=[job.pk]),
@@ -38,10 +38,10 @@ PAGES = {
     "item": lambda job: reverse("admin:job_item", args=[job.pk, items_of(job)[0].pk]),
     "failures": lambda job: reverse("admin:job_failures", args=[job.pk]),
     "category": lambda job: reverse("admin:job_category", args=[job.pk, "other"]),
-    "reconcile": lambda job: reverse("admin:reconcile"),
+    "reconcile": lambda _: reverse("admin:reconcile"),
     "reconcile job": lambda job: reverse("admin:reconcile") + f"?job={job.pk}",
-    "accounts": lambda job: reverse("admin:accounts"),
-    "audit": lambda job: reverse("admin:audit"),
+    "accounts": lambda _: reverse("admin:accounts"),
+    "audit": lambda _: reverse("admin:audit"),
 }
 
 
@@ -73,7 +73,7 @@ def test_list_of_more_jobs_makes_as_many_queries(client: Client) -> None:
 
 #: a count or grouping that reads items
 _OVER_ITEMS = re.compile(
-    r"(count\(|group by).*batches_item|batches_item.*(count\(|group by)", re.S | re.I
+    r"(count\(|group by).*batches_item|batches_item.*(count\(|group by)", re.DOTALL | re.IGNORECASE
 )
 
 

@@ -1,0 +1,226 @@
+"""Every page: accessible by axe, no sideways scrolling, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from batches.models import Alert
+from batches.store.events import add_event
+from tests.factories import ShardSpec, items_of, make_account, make_gateway, make_job
+
+from .conftest import Open
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def addresses(transactional_db: None) -> list[str]:
+    """One address of every kind of page, each with something on it."""
+    account = make_account(gateway=make_gateway(name="网关甲"), name="客服甲", throttle=0.5)
+    make_account(health="credential", health_note="需要重新扫码")
+    make_account(hold_until=timezone.now() + timedelta(hours=1), hold_reason="backoff")
+    job = make_job(
+        name="双十一会员关怀第 7 批 " + "很长的名称" * 4,
+        shards=[
+            ShardSpec(pending=9, inflight=1, in_doubt=2, confirmed=7, failed=3, account=account),
+            ShardSpec(pending=3, status="paused", reason="breaker"),
+        ],
+        budget_limit=100,
+        stages=[10, 50],
+        rate_limit_per_min=30,
+    )
+    report = {
+        "phase": "done",
+        "encoding": "gb18030",
+        "delimiter": ",",
+        "header_row": 1,
+        "rows": 4,
+        "valid": 3,
+        "rejected": 1,
+        "shards": 1,
+        "accounts_total": 1,
+        "accounts": [{"account": "g-1", "name": "客服甲", "items": 3, "shards": 1}],
+        "samples": [
+            {
+                "row_no": 2,
+                "account": "g-1",
+                "account_name": "客服甲",
+                "target": "7881300000000001",
+                "content": "你好",
+                "tags": [],
+            }
+        ],
+        "by_reason": [
+            {"code": "duplicate", "text": "重复。", "params": {}, "count": 1, "example_row": 3}
+        ],
+        "problems": [],
+        "warnings": [{"code": "x", "text": "请核对。", "params": {}}],
+        "request": {},
+    }
+    awaiting = make_job(
+        status="awaiting", shards=[ShardSpec(pending=3)], intake=report, rejected_rows=1
+    )
+    awaiting.rejection_set.create(
+        row_no=3,
+        code="duplicate",
+        column="客户ID",
+        value="7881300000000001",
+        text="“%(value)s”重复。",
+        params={"value": "7881300000000001"},
+        fields=["g-1", "7881300000000001", "张三"],
+    )
+    refused = make_job(
+        status="rejected",
+        shards=[],
+        columns=["甲", "乙"],
+        intake=report | {"problems": [{"code": "y", "text": "找不到列。", "params": {}}]},
+    )
+    preparing = make_job(status="preparing", shards=[], intake={"phase": "reading"})
+    paused = make_job(
+        status="paused",
+        pause_reason="stage",
+        stages=[1],
+        shards=[ShardSpec(pending=3, confirmed=1)],
+    )
+    done = make_job(status="completed", shards=[ShardSpec(confirmed=3, failed=1)])
+    add_event(kind="job.rate_set", job_id=job.pk, reason="先降速", data={})
+    Alert.objects.create(key="a", kind="stuck", job=job, text="卡住了")
+    Alert.objects.create(key="b", kind="stuck", job=job, text="过去了", closed_at=timezone.now())
+    item = items_of(job, "failed")[0]
+    return [
+        "/admin/",
+        "/admin/jobs/",
+        "/admin/jobs/new/",
+        f"/admin/jobs/{job.pk}/",
+        f"/admin/jobs/{paused.pk}/",
+        f"/admin/jobs/{awaiting.pk}/",
+        f"/admin/jobs/{refused.pk}/",
+        f"/admin/jobs/{preparing.pk}/",
+        f"/admin/jobs/{done.pk}/",
+        f"/admin/jobs/{job.pk}/shards/",
+        f"/admin/jobs/{job.pk}/shards/1/",
+        f"/admin/jobs/{job.pk}/items/{item.pk}/",
+        f"/admin/jobs/{job.pk}/failures/",
+        f"/admin/jobs/{job.pk}/failures/other/",
+        f"/admin/jobs/{job.pk}/terminate/",
+        f"/admin/jobs/{job.pk}/budget/",
+        f"/admin/jobs/{job.pk}/limits/",
+        f"/admin/jobs/{paused.pk}/stage/",
+        f"/admin/jobs/{done.pk}/retry/",
+        "/admin/reconcile/",
+        "/admin/accounts/",
+        f"/admin/accounts/{account.pk}/active/",
+        f"/admin/accounts/{account.pk}/test/",
+        "/admin/audit/",
+        "/admin/alerts/",
+        "/admin/batches/gateway/",
+        f"/admin/batches/gateway/{account.gateway_id}/change/",
+        f"/admin/batches/account/{account.pk}/change/",
+        "/admin/password_change/",
+    ]
+
+
+def _violations(page: Page) -> list[str]:
+    # without preloading, for which axe copies style sheets into the page against its policy
+    found = Axe().run(page, options={"preload": False}).response["violations"]
+    return [
+        f"{page.url}: {one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]
+    ]
+
+
+def _sideways(page: Page) -> list[str]:
+    width, shown = page.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    return [f"{page.url}: {width} px wide in a window of {shown}"] if width > shown else []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_pages_pass_axe_and_fit_their_window(
+    scheme: str, width: int, open_page: Open, addresses: list[str]
+) -> None:
+    page = open_page("/admin/", width=width, scheme=scheme)
+    faults: list[str] = []
+    for address in addresses:
+        response = page.goto(address)
+        assert response is not None
+        assert response.status == 200, address
+        faults += _violations(page) + _sideways(page)
+    assert faults == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_sign_in_passes_axe(width: int, open_page: Open) -> None:
+    page = open_page("/admin/login/", width=width, signed_in=False)
+    assert _violations(page) + _sideways(page) == []
+
+
+def test_open_dialog_passes_axe(open_page: Open) -> None:
+    job = make_job(shards=[ShardSpec(pending=3)])
+    page = open_page(f"/admin/jobs/{job.pk}/")
+    page.get_by_role("link", name="强制终止…").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert _violations(page) == []
+
+
+def test_theme_is_switched_by_hand_and_remembered(open_page: Open) -> None:
+    page = open_page("/admin/", scheme="light")
+
+    def ground() -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    light = ground()
+    page.locator(".theme-toggle").click()
+    dark = ground()
+    assert dark != light
+    page.goto("/admin/jobs/")
+    assert ground() == dark
+
+
+def test_menu_of_a_phone_opens_and_leads_on(open_page: Open) -> None:
+    page = open_page("/admin/", width=390)
+    nav = page.get_by_role("navigation", name="主导航")
+    expect(nav).to_be_hidden()
+    button = page.get_by_role("button", name="菜单")
+    button.click()
+    expect(button).to_have_attribute("aria-expanded", "true")
+    nav.get_by_role("link", name="账号").click()
+    expect(page.get_by_role("heading", name="账号", exact=True)).to_be_visible()
+
+
+def test_language_is_switched_in_the_header_and_stays(open_page: Open) -> None:
+    page = open_page("/admin/jobs/")
+    page.get_by_role("button", name="English").click()
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    assert page.url.endswith("/admin/jobs/")
+    page.goto("/admin/audit/")
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    page.get_by_role("button", name="中文").click()
+    expect(page.locator("html")).to_have_attribute("lang", "zh-hans")
+
+
+def test_keyboard_alone_reaches_the_content_and_the_first_verb(open_page: Open) -> None:
+    job = make_job(shards=[ShardSpec(pending=3)])
+    page = open_page(f"/admin/jobs/{job.pk}/")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip-to-content-link")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="暂停")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#job-head .badge")).to_have_text("已暂停")
+
+
+def test_reduced_motion_is_respected(open_page: Open) -> None:
+    job = make_job(status="preparing", shards=[], intake={"phase": "reading"})
+    page = open_page(f"/admin/jobs/{job.pk}/")
+    moving = "getComputedStyle(document.querySelector('.busy-bar i')).animationName"
+    assert page.evaluate(moving) == "busy"
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(moving) == "none"
