@@ -53,7 +53,11 @@ LANE_TURN_SECONDS = env.number("LANE_TURN_SECONDS", 120, most=300)
 LANE_LEASE_SECONDS = env.number("LANE_LEASE_SECONDS", 8)
 # A scheduled start that was missed by more than this asks a person instead of sending late.
 MISSED_START_SECONDS = env.number("MISSED_START_SECONDS", 900)
+# An item that is in doubt for longer than this calls for somebody.
+RECONCILE_SLA_SECONDS = env.number("RECONCILE_SLA_SECONDS", 3600)
+# The address holds the robot's key: it is a secret.
 ALERT_WEBHOOK_URL = env.text("ALERT_WEBHOOK_URL")
+PUBLIC_URL = env.text("PUBLIC_URL").rstrip("/")
 ENVIRONMENT_LABEL = env.text("ENVIRONMENT_LABEL")
 
 # --- Application --------------------------------------------------------------------------------
@@ -113,6 +117,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"{_VALIDATORS}.CommonPasswordValidator"},
     {"NAME": f"{_VALIDATORS}.NumericPasswordValidator"},
 ]
+# A job with more items than this is confirmed by another person than its maker; 0 = by anybody.
+FOUR_EYES_ABOVE = env.number("FOUR_EYES_ABOVE", 0)
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
@@ -181,5 +187,7 @@ LOGGING = {
         # Django's own set-up mails admins and hides warnings outside DEBUG; here all go to stderr.
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
         "django.server": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
+        # Its lines hold whole addresses, the alert robot's with its key in it.
+        "urllib3": {"level": "ERROR"},
     },
 }

@@ -20,7 +20,7 @@ from batches.domain.problems import Problem
 from batches.domain.states import JobStatus
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job
-from batches.services.permissions import may
+from batches.services.permissions import may, needs_second_person
 
 from .shell import number, page
 
@@ -152,8 +152,14 @@ class Offers:
     """Which verbs a page offers for a job to a person; for templates: `{% if offers.pause %}`."""
 
     def __init__(self, job: Job, user: User) -> None:
+        self._job = job
         self._status = JobStatus(job.status)
         self._user = user
+
+    @property
+    def second_person(self) -> bool:
+        """The person made this job, and it is so large that somebody else has to confirm it."""
+        return needs_second_person(job=self._job, actor=self._user)
 
     def __getitem__(self, name: str) -> bool:
         found = Verb(name)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from batches.domain.errors import InvalidInputError, WrongStateError
+from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
 from batches.domain.problems import Problem
 from batches.domain.states import JobStatus, PauseReason
 from batches.domain.text import N_
@@ -19,12 +20,17 @@ from batches.models import Job, Shard
 from batches.store import jobs as store
 
 from .acting import Act, acting, fresh
-from .permissions import require
+from .permissions import needs_second_person, require
 
 
 def confirm_job(*, job_id: int, actor: User | None, expected_version: int | None = None) -> Job:
     """awaiting → running: from now on items may be sent."""
     with acting(Verb.CONFIRM, job_id=job_id, actor=actor, expected_version=expected_version) as act:
+        if needs_second_person(job=act.job, actor=actor):
+            raise NotAllowedError(
+                _("超过 %(limit)s 条的作业要由创建者以外的人确认。请同事核对预览后点「确认启动」。")
+                % {"limit": settings.FOUR_EYES_ABOVE}
+            )
         act.done(store.start_job(job_id))
         act.log_move("job.confirmed", JobStatus.RUNNING, total=act.job.total)
     return fresh(job_id)

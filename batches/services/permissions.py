@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils.translation import gettext as _
 
@@ -18,6 +19,12 @@ def is_allowed(*, actor: User | None, permission: str) -> bool:
 def may(*, actor: User | None, verb: Verb) -> bool:
     """Whether the screens offer `verb` to this person at all."""
     return is_allowed(actor=actor, permission=VERBS[verb].permission)
+
+
+def needs_second_person(*, job: Job, actor: User | None) -> bool:
+    """Whether the job is so large that its maker may not be the one who confirms it."""
+    limit = settings.FOUR_EYES_ABOVE
+    return bool(limit and job.total > limit and actor and job.created_by_id == actor.pk)
 
 
 def require(*, actor: User | None, permission: str) -> None:
