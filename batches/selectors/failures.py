@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django.core.cache import cache
-from django.db.models import Count
+from django.db.models import Count, Q
 
 from batches.domain.categories import category_info
-from batches.models import Item, Job, Shard
+from batches.models import Item, Job
 
 PAGE_SIZE = 50
 #: below this a fresh count costs a few milliseconds
 _CHEAP = 20_000
-#: seconds for which a count of many failures is kept between polls
+#: seconds for which a count of many failures is kept
 _KEEP = 10
 _EXPORT_CHUNK = 1000
 #: more codes than this are looked at one by one
@@ -44,40 +45,42 @@ def _with_widths(counts: Sequence[tuple[str, int]]) -> list[tuple[str, int, int]
     return [(key, count, max(7, round(count * 1000 / top))) for key, count in counts]
 
 
+def _counted(job: Job, column: str, **narrowed: str) -> list[tuple[str, int]]:
+    """Failed items of a job by one column, most frequent first; many are counted rarely."""
+    key = ":".join(["failures", str(job.pk), column, *narrowed.values()])
+    counts: list[tuple[str, int]] | None = cache.get(key)
+    if counts is None:
+        found = (
+            Item.objects.filter(job_id=job.pk, state="failed", **narrowed)
+            .order_by()
+            .values_list(column)
+            .annotate(n=Count("id"))
+            .order_by("-n", column)
+        )
+        merged: Counter[str] = Counter()
+        for value, count in found:
+            merged[value or ""] += count
+        counts = merged.most_common()
+        if sum(count for _, count in counts) > _CHEAP:
+            cache.set(key, counts, _KEEP)
+    return counts
+
+
 def failures_by_category(job: Job, *, failed: int) -> list[CategoryCount]:
     """Most frequent first; `failed` is the sum of the shards, so no failure costs no query."""
     if not failed:
         return []
-    key = f"failures:{job.pk}"
-    counts: list[tuple[str, int]] | None = cache.get(key) if failed > _CHEAP else None
-    if counts is None:
-        counts = list(
-            Item.objects.filter(job_id=job.pk, state="failed")
-            .order_by()
-            .values_list("category")
-            .annotate(n=Count("id"))
-            .order_by("-n", "category")
-        )
-        if failed > _CHEAP:
-            cache.set(key, counts, _KEEP)
     return [
         CategoryCount(category, count, width, category_info(category).operator_retry)
-        for category, count, width in _with_widths(counts)
+        for category, count, width in _with_widths(_counted(job, "category"))
     ]
 
 
 def failures_by_code(job: Job, *, category: str) -> list[CodeCount]:
     """The codes of one category, most frequent first."""
-    counts = (
-        Item.objects.filter(job_id=job.pk, state="failed", category=category)
-        .order_by()
-        .values_list("code")
-        .annotate(n=Count("id"))
-        .order_by("-n", "code")
-    )
     return [
         CodeCount(code, count, width)
-        for code, count, width in _with_widths([(code or "", n) for code, n in counts])
+        for code, count, width in _with_widths(_counted(job, "code", category=category))
     ]
 
 
@@ -112,7 +115,7 @@ def failed_items(
 
 def _of_code(job: Job, category: str, code: str, after: int, limit: int) -> list[Item]:
     found = Item.objects.filter(job_id=job.pk, state="failed", category=category, id__gt=after)
-    found = found.filter(code=code) if code else found.filter(code__isnull=True)
+    found = found.filter(code=code) if code else found.filter(Q(code=None) | Q(code=""))
     return list(found.select_related("shard__account").order_by("id")[:limit])
 
 
@@ -121,17 +124,13 @@ def failed_for_export(job: Job, *, category: str = "", code: str | None = None) 
     found = Item.objects.filter(job_id=job.pk, state="failed")
     if category:
         found = found.filter(category=category)
-    if code:
-        found = found.filter(code=code)
-    accounts = dict(Shard.objects.filter(job=job).values_list("id", "account__guid"))
-    for group in list(found.order_by().values_list("category", "code").distinct()):
-        same = found.filter(category=group[0])
-        same = (
-            same.filter(code=group[1]) if group[1] is not None else same.filter(code__isnull=True)
-        )
+    if code is not None:
+        found = found.filter(code=code) if code else found.filter(Q(code=None) | Q(code=""))
+    # one kind at a time, so that the index gives the order
+    for kind, number in list(found.order_by().values_list("category", "code").distinct()):
+        same = found.filter(category=kind)
+        same = same.filter(code__isnull=True) if number is None else same.filter(code=number)
         after = 0
         while chunk := list(same.filter(id__gt=after).order_by("id")[:_EXPORT_CHUNK]):
-            for item in chunk:
-                item.account_guid = accounts.get(item.shard_id, "")  # type: ignore[attr-defined]
-                yield item
+            yield from chunk
             after = chunk[-1].pk

@@ -101,8 +101,14 @@ def overview() -> Overview:
         .select_related("created_by")
         .order_by("-id")[:MAX_CARDS]
     )
-    moving = [Attention(job, why_not_moving(job), stuck.get(job.pk, 0)) for job in running]
+    # stuck ones too that are too old for a card
+    looked_at = {job.pk: job for job in running}
+    looked_at |= Job.objects.in_bulk(sorted(set(stuck) - set(looked_at))[-MAX_LINES:])
+    moving = [
+        Attention(job, why_not_moving(job), stuck.get(job.pk, 0)) for job in looked_at.values()
+    ]
     lines = [line for line in moving if line.stuck or line.why.level in ("warn", "error")]
+    lines.sort(key=lambda line: -line.stuck)
     total = waiting.count() + len(lines)
     lines += [
         Attention(job, why_not_moving(job))

@@ -82,7 +82,7 @@ def preview_retry(
     room = None if job.budget_limit is None else job.budget_limit - job.budget_used
     will: list[RetryGroup] = []
     will_not: list[RetryGroup] = []
-    for name, count in _failed_by_category(job, selection):
+    for name, count in _failed_by_category(job, selection, only=category):
         info = category_info(name)
         if name in selection.categories:
             will.append(RetryGroup(category=name, label=info.label, count=count))
@@ -208,8 +208,12 @@ def _categories(category: str | None, *, by_id: bool) -> tuple[str, ...]:
     return tuple(name.value for name, info in CATEGORIES.items() if info.operator_retry)
 
 
-def _failed_by_category(job: Job, selection: Selection) -> Sequence[tuple[str, int]]:
+def _failed_by_category(
+    job: Job, selection: Selection, *, only: str | None = None
+) -> Sequence[tuple[str, int]]:
     found = Item.objects.filter(job_id=job.pk, state=ItemState.FAILED)
+    if only is not None:
+        found = found.filter(category=only)
     if selection.code is not None:
         found = found.filter(
             Q(code=selection.code) if selection.code else Q(code=None) | Q(code="")
