@@ -135,8 +135,12 @@ class Turn:
                 log.warning(
                     "lane %d not closed in the database, its lease ends it: %s", lane, error
                 )
-            # what this turn leaves behind moves at once, not with somebody's next pass
-            await self._house.run(None)
+            # what this turn leaves behind moves at once, not with somebody's next pass; a worker
+            # that has to be gone in seconds looks at its own jobs only
+            if not self._should_stop():
+                await self._house.run(None)
+            elif state.advance:
+                await self._house.run(sorted(state.advance))
         finally:
             await conn.close()
             await self._house.close()

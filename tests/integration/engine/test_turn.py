@@ -776,7 +776,6 @@ def test_turn_answer_that_the_database_refuses_takes_no_neighbour_along(stage: S
     from batches.engine import settling
 
     original = settling.settle
-    bad = Item.objects.none()
 
     async def refusing(conn, batch):
         doubt = all(d.fate == "doubt" for s in batch for d in s.decisions)
