@@ -10,9 +10,11 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 from redis.exceptions import RedisError
 
+from batches.engine.alert import deliver_alerts
 from batches.engine.ensure import ensure_intakes, ensure_lanes
 from batches.engine.lane import Turn, TurnResult
 from batches.engine.state import TurnOptions
+from batches.engine.watch import watch
 from batches.store.advance import advance_jobs, rescue_lost_calls
 from batches.store.ensure import prune_lanes
 from batches.worker import LaneWorker
@@ -72,3 +74,5 @@ def run_periodic() -> None:
     ensure_lanes()
     ensure_intakes()
     prune_lanes()
+    watch()
+    deliver_alerts()

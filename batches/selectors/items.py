@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 
 from batches.domain.states import ItemState
@@ -15,8 +16,6 @@ from batches.models import Call, Item, Job, Shard
 from .progress import rows
 
 PAGE_SIZE = 50
-#: an item in doubt for longer than this is overdue
-SLA = timedelta(hours=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class Doubt:
 
     @property
     def overdue(self) -> bool:
-        return timezone.now() - self.since > SLA
+        return timezone.now() - self.since > timedelta(seconds=settings.RECONCILE_SLA_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

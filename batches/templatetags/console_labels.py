@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from batches.actions.registry import get_action
+from batches.domain.alerts import sentence
 from batches.domain.categories import category_info
 from batches.domain.errors import InvalidInputError
 from batches.domain.problems import Problem
@@ -138,8 +139,7 @@ def problem_text(problem: Problem) -> str:
 @register.simple_tag
 def alert_text(alert: Alert) -> str:
     """An alert's sentence with its values."""
-    translated = _(alert.text)
-    return str(translated % alert.params) if alert.params else translated
+    return sentence(alert.text, alert.params, _)
 
 
 @register.filter

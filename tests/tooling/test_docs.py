@@ -15,6 +15,7 @@ import pytest
 from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import BaseCommand, CommandError
 
+from batches.domain.alerts import ALERTS
 from batches.domain.states import PauseReason
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -259,3 +260,8 @@ def test_every_finding_of_verify_is_in_the_runbook() -> None:
     assert {"over_budget", "sent_twice", "forgotten", "over_rate"} <= found
     text = (DOCS / "operations.md").read_text(encoding="utf-8")
     assert {code for code in found if f"`{code}`" not in text} == set()
+
+
+def test_every_alert_is_in_the_runbook() -> None:
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    assert {kind for kind in ALERTS if f"`{kind}`" not in text} == set()
