@@ -126,6 +126,9 @@ async def _load_jobs(conn: Connection, state: LaneState, ids: set[int]) -> None:
         if row.id in state.jobs:
             state.jobs[row.id].priority = row.priority
             state.jobs[row.id].max_attempts = row.max_attempts
+            state.jobs[row.id].breaker.adjust(
+                ratio=row.breaker_ratio, size=row.breaker_window, min_sample=row.breaker_min_sample
+            )
         elif row.id in ids and (plan := _compile(row)) is not None:
             state.jobs[row.id] = plan
     for gone in state.jobs.keys() - ids - flying:
