@@ -1,6 +1,8 @@
-"""Taking an account out of batch sending, and back in."""
+"""Taking an account out of batch sending and back in, and its login given back."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -8,12 +10,16 @@ from django.db import transaction
 from batches.domain.errors import InvalidInputError
 from batches.domain.problems import Problem
 from batches.domain.text import N_
+from batches.domain.verbs import VERBS, Verb
 from batches.models import Account
+from batches.queue import wake_lanes
 from batches.store.events import add_event
+from batches.store.trips import restore_credential
 
-from .accounts import CHANGE_ACCOUNTS
 from .acting import clean_reason
 from .permissions import require
+
+CHANGE_ACCOUNTS = "batches.change_account"
 
 
 def set_account_active(
@@ -29,11 +35,7 @@ def set_account_active(
         changed = Account.objects.filter(pk=account_id, is_active=not active).update(
             is_active=active
         )
-        account = Account.objects.filter(pk=account_id).select_related("gateway").first()
-        if account is None:
-            raise InvalidInputError(
-                Problem("unknown_account", N_("没有编号为 %(id)s 的账号。"), {"id": account_id})
-            )
+        account = _account(account_id)
         if changed:
             add_event(
                 kind="account.enabled" if active else "account.disabled",
@@ -41,4 +43,41 @@ def set_account_active(
                 actor=actor,
                 reason=reason,
             )
+            if active:
+                transaction.on_commit(wake_lanes, robust=True)
+    return account
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`shards` run again; `changed` is False if there was nothing to restore."""
+
+    account: Account
+    shards: int
+    changed: bool
+
+
+def restore_account(*, account_id: int, actor: User | None, reason: str = "") -> Restored:
+    """A person says that the account is logged in again: its shards run, in every job.
+
+    The same that resuming a shard or a job says of one job. If it is not true, the next answer
+    stops the account again, at the price of one refused item.
+
+    Raises NotAllowedError, InvalidInputError (unknown account, reason too long).
+    """
+    require(actor=actor, permission=VERBS[Verb.RESUME_SHARD].permission)
+    reason = clean_reason(reason, needed=False)
+    _account(account_id)
+    shards = restore_credential(account_id, actor=actor, reason=reason)
+    if shards:
+        transaction.on_commit(wake_lanes, robust=True)
+    return Restored(_account(account_id), shards or 0, changed=shards is not None)
+
+
+def _account(account_id: int) -> Account:
+    account = Account.objects.filter(pk=account_id).select_related("gateway").first()
+    if account is None:
+        raise InvalidInputError(
+            Problem("unknown_account", N_("没有编号为 %(id)s 的账号。"), {"id": account_id})
+        )
     return account

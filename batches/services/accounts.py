@@ -23,9 +23,17 @@ from batches.intake.table import open_table
 from batches.models import Account, Gateway
 from batches.store.events import add_event
 
+from .account_switch import CHANGE_ACCOUNTS, Restored, restore_account, set_account_active
 from .permissions import require
 
-CHANGE_ACCOUNTS = "batches.change_account"
+__all__ = [
+    "CHANGE_ACCOUNTS",
+    "LoadedGateway",
+    "Restored",
+    "load_accounts",
+    "restore_account",
+    "set_account_active",
+]
 PROBLEMS_MAX = 50
 RATE_MAX = 100_000
 INFLIGHT_MAX = 50

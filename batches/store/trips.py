@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db import transaction
 
 from batches.domain.states import JobStatus, PauseReason
@@ -56,3 +57,40 @@ def lose_credential(account_id: int, *, note: str) -> int:
                 account_id=account_id,
             )
     return len(paused)
+
+
+def restore_credential(account_id: int, *, actor: User | None, reason: str) -> int | None:
+    """The account counts as well again and its shards run, in every job; returns how many.
+
+    None if it was well and nothing stood because of it: then nothing is written.
+    """
+    with transaction.atomic():
+        # 1. the jobs, in id order, 2. the account, 3. the shards
+        ids = [row["id"] for row in run_query("credential_jobs", account=account_id)]
+        run_query("lock_jobs", jobs=ids)
+        restored = run_query("restore_credential", account=account_id)
+        resumed = run_query("resume_account_shards", account=account_id, jobs=ids)
+        if not restored and not resumed:
+            return None
+        run_query("touch_jobs", jobs=sorted({row["job_id"] for row in resumed}))
+        add_event(
+            kind="account.credential_restored",
+            account_id=account_id,
+            actor=actor,
+            reason=reason,
+            data={"shards": len(resumed)},
+        )
+        for row in sorted(resumed, key=lambda row: (row["job_id"], row["ordinal"])):
+            add_event(
+                kind="shard.resumed",
+                job_id=row["job_id"],
+                shard_ordinal=row["ordinal"],
+                account_id=account_id,
+                actor=actor,
+                reason=reason,
+                data={
+                    "before": {"status": "paused", "reason": "credential"},
+                    "after": {"status": "running"},
+                },
+            )
+    return len(resumed)

@@ -136,3 +136,30 @@ from (
 ) o
 where s.id = o.id and s.status in ('pending', 'running')
 returning s.job_id, s.ordinal
+
+-- name: credential_jobs
+-- Jobs of which a shard stands because this account lost its login.
+select distinct job_id as id from batches_shard
+where account_id = %(account)s and status = 'paused' and reason = 'credential'
+order by 1
+
+-- name: restore_credential
+update batches_account set health = 'ok', health_note = ''
+where id = %(account)s and health = 'credential'
+returning id
+
+-- name: resume_account_shards
+-- `bad_streak` stays as it is: half-open, as after any other stop.
+update batches_shard s set status = 'running', reason = ''
+from (
+  select id from batches_shard
+  where account_id = %(account)s and job_id = any(%(jobs)s)
+    and status = 'paused' and reason = 'credential'
+  order by id for no key update
+) o
+where s.id = o.id and s.status = 'paused' and s.reason = 'credential'
+returning s.job_id, s.ordinal
+
+-- name: touch_jobs
+-- Their pages have changed under whoever looks at them.
+update batches_job set version = version + 1 where id = any(%(jobs)s)
