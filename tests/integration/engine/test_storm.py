@@ -33,7 +33,7 @@ from .stage import QUICK, Stage, in_thread, play_turn, states
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-SECONDS = 12
+SECONDS = 9
 ACCOUNTS, EACH = 8, 60
 FAULTS = [
     {"kind": "refuse", "code": 40003, "probability": 0.05},
