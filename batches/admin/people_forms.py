@@ -59,7 +59,16 @@ def offered_permissions() -> QuerySet[Permission]:
     return found.select_related("content_type").order_by("-content_type__model", "id")
 
 
-class RoleAdmin(GroupAdmin):
+class _PlainDeletion:
+    """What goes when one is deleted; Django would list the rows of its link tables as well."""
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        _listed, _counts, needed, protected = super().get_deleted_objects(objs, request)  # type: ignore[misc]
+        counts = {self.model._meta.verbose_name_plural: len(objs)}  # type: ignore[attr-defined]  # noqa: SLF001
+        return [str(one) for one in objs], counts, needed, protected
+
+
+class RoleAdmin(_PlainDeletion, GroupAdmin):
     """A role is a group with the console's permissions."""
 
     actions = None
@@ -83,7 +92,7 @@ class RoleAdmin(GroupAdmin):
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
-class PersonAdmin(_UserAdmin):
+class PersonAdmin(_PlainDeletion, _UserAdmin):
     """Permissions come from roles alone, so that one look at a role says who may do what."""
 
     actions = None
