@@ -93,6 +93,7 @@ def test_cancel_asks_in_a_dialog_that_can_be_left_and_needs_a_reason(open_page: 
     dialog.get_by_role("button", name="返回").click()
     expect(dialog).to_have_count(0)
     page.get_by_role("link", name="取消作业…").click()
+    expect(dialog).to_be_visible()
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     page.get_by_role("link", name="取消作业…").click()
