@@ -61,6 +61,8 @@ def hours_problems(opens: time | None, closes: time | None) -> list[Problem]:
         ]
     if opens is not None and opens == closes:
         return [Problem("hours_empty", N_("允许时段的起止时刻不能相同；全天都可以发送请都留空。"))]
+    if any(at is not None and at.tzinfo is not None for at in (opens, closes)):
+        return [Problem("hours_offset", N_("允许时段按系统所在时区计算，时刻请不要带时区。"))]
     return []
 
 

@@ -18,6 +18,7 @@ from batches.models import Event, Job, Shard
 from .counts import job_counts
 from .reasons import ACCOUNTS, RECONCILE, Why
 from .why_running import why_running
+from .why_tripped import why_breaker, why_permission, why_shard
 
 __all__ = ["Why", "why_not_moving"]
 
@@ -102,6 +103,10 @@ def _paused(job: Job) -> Why:
                 cure_text=N_("看过结果没有问题，就确认放量并继续。"),
                 level="warn",
             )
+        case PauseReason.BREAKER:
+            return why_breaker(job)
+        case PauseReason.PERMISSION:
+            return why_permission(job)
         case PauseReason.OPERATOR | "":
             return _paused_by(
                 "operator",
@@ -120,7 +125,7 @@ def _paused(job: Job) -> Why:
             )
 
 
-_BY_ACCOUNT = {PauseReason.CREDENTIAL.value, PauseReason.PERMISSION.value}
+_BY_ACCOUNT = {PauseReason.CREDENTIAL.value}
 _CURES: Mapping[str, str] = {
     PauseReason.BREAKER.value: N_("看失败分类，处理好原因后点「继续」；会先各试一条。"),
     PauseReason.CREDENTIAL.value: N_("重新登录账号后点「继续」。"),
@@ -208,7 +213,7 @@ def _shard(job: Job, shard: Shard) -> Why | None:
                 _last(job, kinds=("shard.paused",), ordinal=shard.ordinal),
                 cure_text=N_("需要时点「继续分片」。"),
             )
-        return Why(
+        return why_shard(shard) or Why(
             "shard_" + shard.reason,
             N_("这个分片自动暂停：%(label)s。其他分片照常。"),
             {"label": Term(PAUSE_LABELS.get(PauseReason(shard.reason), shard.reason))},

@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 
+from batches.domain.hours import first_allowed
 from batches.domain.problems import Names
 from batches.domain.text import N_
 from batches.models import Job, Shard
@@ -67,6 +69,8 @@ def _free(
             {"limit": job.rate_limit_per_min, "until": job.rate_at},
             level="info",
         )
+    if shared := _shared_limit(job, shard_id, now):
+        return shared
     advanced = max(filter(None, (free["last_advanced_at"], job.started_at)), default=None)
     if advanced is not None and now - advanced > LANE_GAP:
         due_at = rows("why_backoff", job=job.pk, shard=shard_id)[0]["due_at"]
@@ -108,20 +112,46 @@ def _free(
     return Why("moving", N_("正在推进。"))
 
 
+def _shared_limit(job: Job, shard_id: int | None, now: datetime) -> Why | None:
+    """A limit of the gateway that many accounts share sets the pace, and things do move there."""
+    for row in rows("why_gateways", job=job.pk, shard=shard_id, tz=settings.TIME_ZONE):
+        advanced = max(filter(None, (row["last_advanced_at"], job.started_at)), default=now)
+        if now - advanced > STUCK_AFTER:
+            continue
+        if row["max_concurrent"] is not None and row["in_flight"] >= row["max_concurrent"]:
+            return Why(
+                "gateway_busy",
+                N_(
+                    "网关 %(gateway)s 的 %(limit)s 个并发已占满，"
+                    "由多个账号轮流使用，轮到时自动发送。"
+                ),
+                {"gateway": row["gateway"], "limit": row["max_concurrent"]},
+                level="info",
+            )
+        return Why(
+            "gateway_rate",
+            N_(
+                "快慢由网关 %(gateway)s 的总速率上限（%(limit)s 条/分）决定；"
+                "在用的账号合起来可以发 %(wanted)s 条/分。"
+            ),
+            {
+                "gateway": row["gateway"],
+                "limit": row["rate_limit_per_min"],
+                "wanted": round(row["wanted"]),
+            },
+            level="info",
+        )
+    return None
+
+
 def _closed(job: Job, now: datetime) -> Why | None:
     """The set start is still to come, or these are not the allowed hours."""
+    here = timezone.get_default_timezone()
     if job.start_at is not None and job.start_at > now:
-        return Why("scheduled", N_("定时开始：%(until)s。"), {"until": job.start_at}, level="info")
-    if job.window_from is None or job.window_to is None:
-        return None
-    here = timezone.localtime(now)
-    start, end, at = job.window_from, job.window_to, here.time()
-    if (start <= at < end) if start < end else (at >= start or at < end):
-        return None
-    opens = here.replace(hour=start.hour, minute=start.minute, second=start.second, microsecond=0)
-    if opens <= here:
-        opens += timedelta(days=1)
-    return replace(_HELD["hold_window"], params={"until": opens})
+        begins = first_allowed(job.start_at, job.window_from, job.window_to, here)
+        return Why("scheduled", N_("定时开始：%(until)s。"), {"until": begins}, level="info")
+    opens = first_allowed(now, job.window_from, job.window_to, here)
+    return None if opens <= now else replace(_HELD["hold_window"], params={"until": opens})
 
 
 def _no_lane(job: Job, now: datetime, queued: bool | None) -> Why | None:
@@ -201,6 +231,15 @@ _STOPPED: Mapping[str, Why] = {
 }
 #: ends by itself
 _HELD: Mapping[str, Why] = {
+    "redis": Why(
+        "redis_away",
+        N_(
+            "Redis 没有应答：账号 %(accounts)s 的网关有总上限，不知道还能发多少，"
+            "%(count)s 条先不发，恢复后自动继续。"
+        ),
+        cure_text=N_("检查 Redis 是否在运行。"),
+        level="warn",
+    ),
     "hold_rate": Why(
         "rate", N_("等待账号 %(accounts)s 的速率闸门，下一条约在 %(until)s。"), level="info"
     ),

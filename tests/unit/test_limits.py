@@ -85,6 +85,11 @@ def test_first_allowed_is_within_the_hours_and_less_than_a_day_away(
         (limits.hours_problems(time(9), None), "hours_half", "要么都填"),
         (limits.hours_problems(None, time(9)), "hours_half", "要么都填"),
         (limits.hours_problems(time(9), time(9)), "hours_empty", "不能相同"),
+        (
+            limits.hours_problems(time(9, tzinfo=UTC), time(18, tzinfo=UTC)),
+            "hours_offset",
+            "不要带时区",
+        ),
         (limits.call_size_problems(0), "call_size_range", "1 到 50 的整数，现在是“0”"),
         (limits.call_size_problems(51), "call_size_range", "1 到 50"),
         (limits.attempts_problems(0), "max_attempts_range", "1 到 20"),

@@ -73,6 +73,12 @@ s as (
       when not g.is_active then 'gateway_off'
       when not a.is_active then 'account_off'
       when a.health = 'credential' then 'credential'
+      -- its lane cannot learn what the gateway's shared limits allow
+      when (g.rate_limit_per_min is not null or g.max_concurrent is not null) and exists (
+        select from batches_lane l
+        where l.id = a.lane_id and l.note = 'redis' and l.ended_at is null
+          and l.lease_expires_at > clock_timestamp())
+      then 'redis'
       when a.hold_until > clock_timestamp() then 'hold_' || a.hold_reason
       when a.gate_at > clock_timestamp() + interval '5 seconds' then 'hold_rate'
       else 'free'
@@ -109,3 +115,40 @@ cross join lateral (
   select due_at from batches_item
   where shard_id = s.id and state = 'pending' order by seq limit 100
 ) i
+
+-- name: why_gateways
+-- Gateways of a running job's shards whose shared limits, and not the accounts' own, set the pace:
+-- all places taken, or accounts at work that together may send more than the gateway lets through.
+with mine as materialized (
+  select distinct a.gateway_id
+  from batches_shard s join batches_account a on a.id = s.account_id
+  where s.job_id = %(job)s and (%(shard)s::bigint is null or s.id = %(shard)s)
+    and s.status in ('pending', 'running') and s.pending > 0
+),
+at_work as materialized (
+  select a.id, a.gateway_id, max(s.last_advanced_at) as last_advanced_at,
+    (a.total_rate_per_min - a.online_reserve_per_min) * a.throttle as rate
+  from batches_job j
+  join batches_shard s on s.job_id = j.id
+  join batches_account a on a.id = s.account_id
+  where j.status = 'running' and s.status in ('pending', 'running') and s.pending > 0
+    and a.is_active and a.gateway_id in (select gateway_id from mine)
+    and batches_may_send(j.start_at, j.window_from, j.window_to, clock_timestamp(), %(tz)s)
+  group by a.id
+)
+select coalesce(nullif(g.name, ''), substring(g.base_url from '^[a-z]+://(?:[^/?#]*@)?([^/?#]*)'))
+    as gateway, g.rate_limit_per_min,
+  g.max_concurrent, sum(w.rate)::float8 as wanted, coalesce(max(f.calls), 0) as in_flight,
+  max(w.last_advanced_at) as last_advanced_at
+from batches_gateway g
+join at_work w on w.gateway_id = g.id
+left join (
+  select a.gateway_id, count(*) as calls
+  from batches_call c join batches_account a on a.id = c.account_id
+  where c.answered_at is null and c.lost_at is null
+  group by a.gateway_id
+) f on f.gateway_id = g.id
+where g.rate_limit_per_min is not null or g.max_concurrent is not null
+group by g.id
+having sum(w.rate) > g.rate_limit_per_min or max(f.calls) >= g.max_concurrent
+order by max(f.calls) >= g.max_concurrent desc nulls last, g.id

@@ -1,0 +1,112 @@
+"""What exactly stopped a job or shard by itself: which outcomes, shards, account."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batches.domain.categories import category_info
+from batches.domain.problems import Names, Term
+from batches.domain.states import PauseReason, ShardStatus
+from batches.domain.text import N_
+from batches.models import Event, Job, Shard
+
+from .reasons import ACCOUNTS, Why
+
+_ACCOUNTS_SHOWN = 3
+_TRY_ONE = N_("看失败分类，处理好原因后点「继续」；会先各试一条。")
+_GRANT = N_("请管理员开通接口权限后点「继续」。")
+
+
+def why_breaker(job: Job) -> Why:
+    """By the share of bad outcomes, or by the shards that stopped one after the other."""
+    event = _last_trip(job, PauseReason.BREAKER)
+    if event is not None and event.data.get("sample"):
+        data: dict[str, Any] = event.data
+        category = category_info(data["category"]).label if data.get("category") else "—"
+        return Why(
+            "breaker",
+            N_("熔断：最近 %(sample)s 次结果里 %(bad)s 次失败，最后一次是「%(category)s」。"),
+            {"sample": data["sample"], "bad": data["bad"], "category": Term(category)},
+            cure_text=_TRY_ONE,
+            level="warn",
+        )
+    tripped = list(
+        Shard.objects.filter(job=job, status=ShardStatus.PAUSED, reason=PauseReason.BREAKER)
+        .order_by("ordinal")
+        .select_related("account")[: _ACCOUNTS_SHOWN + 1]
+    )
+    if not tripped:
+        return Why("breaker", N_("失败太多，熔断，自动暂停。"), cure_text=_TRY_ONE, level="warn")
+    count = len(tripped)
+    if count > _ACCOUNTS_SHOWN:
+        count = Shard.objects.filter(
+            job=job, status=ShardStatus.PAUSED, reason=PauseReason.BREAKER
+        ).count()
+    names = dict.fromkeys(str(shard.account) for shard in tripped[:_ACCOUNTS_SHOWN])
+    return Why(
+        "breaker",
+        N_("熔断：%(shards)s 个分片连续失败（账号 %(accounts)s），整个作业自动暂停。"),
+        {"shards": count, "accounts": Names(names)},
+        cure_text=_TRY_ONE,
+        level="warn",
+    )
+
+
+def why_permission(job: Job) -> Why:
+    """Which account was told so, and with which code."""
+    event = _last_trip(job, PauseReason.PERMISSION)
+    if event is None or event.account is None:
+        return Why(
+            "permission",
+            N_("网关回答没有接口权限，自动暂停。"),
+            cure_text=_GRANT,
+            cure_url_name=ACCOUNTS,
+            level="warn",
+        )
+    return Why(
+        "permission",
+        N_("账号 %(account)s 没有接口权限（错误码 %(code)s），自动暂停。"),
+        {"account": str(event.account), "code": event.data.get("code") or "—"},
+        cure_text=_GRANT,
+        cure_url_name=ACCOUNTS,
+        level="warn",
+    )
+
+
+def why_shard(shard: Shard) -> Why | None:
+    """A shard that stopped by itself, where more than the reason's name is known."""
+    match shard.reason:
+        case PauseReason.BREAKER if shard.bad_streak:
+            return Why(
+                "shard_breaker",
+                N_("这个分片连续 %(streak)s 次失败，已熔断；其他分片照常。"),
+                {"streak": shard.bad_streak},
+                cure_text=N_("看失败分类，处理好原因后点「继续分片」；会先试一条。"),
+                level="warn",
+            )
+        case PauseReason.CREDENTIAL:
+            return Why(
+                "shard_credential",
+                N_("账号 %(account)s 登录失效，它在所有作业里的分片都已暂停。"),
+                {"account": str(shard.account)},
+                cure_text=N_("重新登录账号后点「继续分片」。"),
+                cure_url_name=ACCOUNTS,
+                level="warn",
+            )
+        case _:
+            return None
+
+
+def _last_trip(job: Job, reason: PauseReason) -> Event | None:
+    """The stop that the job stands for now; a later stop of another kind hides it."""
+    kinds = ("job.tripped", "job.pausing", "job.paused", "job.resumed")
+    found = (
+        Event.objects.filter(job=job, kind__in=kinds, shard_ordinal=None)
+        .select_related("account")
+        .order_by("-id")[:5]
+    )
+    # the system completes a pause with an event of its own
+    event = next((event for event in found if event.data.get("from") != "pausing"), None)
+    if event is None or event.kind != "job.tripped" or event.data.get("reason") != reason:
+        return None
+    return event
