@@ -206,6 +206,18 @@ def test_every_page_in_english_shows_no_chinese() -> None:
     assert found == set()
 
 
+def test_every_page_tells_its_time_zone_once() -> None:
+    client = _client("zh-hans")
+    everything = build(latin=False, operator=User.objects.get(username="1001"))
+    for address, carried in own_pages(everything):
+        if carried or address.partition("?")[0].endswith((".csv", "/live/")):
+            continue
+        response = client.get(address)
+        if response.status_code == 200:
+            texts = "".join(seen(response).texts)
+            assert texts.count("时间均为 Asia/Shanghai（UTC+0800）") == 1, address
+
+
 #: what a Chinese page may say in Latin letters: names, units, and what is typed as it is
 LATIN = {
     *("API", "CSV", "Excel", "HTTP", "ID", "IP", "JSON", "Redis", "URL"),
@@ -215,6 +227,7 @@ _NOT_WORDS = re.compile(
     r"https?://\S+|/[\w/{}.\-]+"  # addresses
     r"|（[a-z_]+\.[a-z_]+）"  # kinds of events in the audit's filter
     r"|\d{4}-\d\d-\d\dT\S+"  # times for machines
+    r"|[A-Z]\w+/[A-Z]\w+（UTC[+-]\d{4}）"  # the time zone
 )
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
