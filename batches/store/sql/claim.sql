@@ -68,7 +68,12 @@ cand as materialized (
   select i.id, i.shard_id, s.job_id, a.id as account_id, a.base, a.step, a.slack, w.grp, w.ord,
     dense_rank() over (partition by a.id order by w.grp) as call_no,
     row_number() over (partition by w.grp order by w.ord) as place, a.size, a.nominal
-  from unnest(%(items)s::bigint[], %(groups)s::int[]) with ordinality as w(item_id, grp, ord)
+  from (
+    -- an item that was read twice is still sent once
+    select item_id, min(grp) as grp, min(ord) as ord
+    from unnest(%(items)s::bigint[], %(groups)s::int[]) with ordinality as u(item_id, grp, ord)
+    group by item_id
+  ) w
   join batches_item i on i.id = w.item_id
   join batches_shard s on s.id = i.shard_id
   join paced a on a.id = s.account_id

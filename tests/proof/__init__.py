@@ -1,0 +1,1 @@
+"""Proofs: the real store against a model of what it may do."""
