@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, cast
 
 from .connections import Connection, rows, time_zone
@@ -60,6 +61,7 @@ async def claim(
     An account that is missing from `gates` is not ours any more, or holds.
     After an exception nothing is known: see `unsent_calls`.
     """
+    lasts = list(accumulate(len(want.item_ids) for want in wants))
     async with conn.pipeline(), conn.transaction():
         locked = await conn.execute(cast(Any, sql("lock_jobs")), {"jobs": list(jobs)})
         made = await conn.execute(
@@ -70,7 +72,8 @@ async def claim(
                 "accounts": [want.account_id for want in wants],
                 "sizes": [want.size for want in wants],
                 "items": [item for want in wants for item in want.item_ids],
-                "groups": [n for n, want in enumerate(wants) for _ in want.item_ids],
+                "firsts": [1, *(last + 1 for last in lasts[:-1])],
+                "lasts": lasts,
                 "tz": time_zone(),
             },
         )

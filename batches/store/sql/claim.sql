@@ -11,11 +11,15 @@ order by id
 for no key update
 
 -- name: claim
--- `items` come in groups, one group = one call to one account; `sizes` says per account how many
--- targets a full call of it has. Rate gates keep a virtual schedule `gate_at`; a call may leave at
+-- One want = one call to one account: `sizes` says how many targets a full call of it has, and its
+-- items are those of `items` from `firsts` to `lasts`. Rate gates keep a virtual schedule `gate_at`; a call may leave at
 -- any moment of [gate, gate + slack]. With c = ⌊r / size⌋ calls a minute at most c fit into 60 s
 -- if c·step − slack >= 60, hence step = 60.5 / (c − slack/step); the half second covers the way
 -- from this commit to the gateway. See docs/pacing.md for the proof, changes of size included.
+--
+-- Items, shards and accounts are looked up one by one, by their keys, whatever the planner knows of
+-- the tables: laterals that it cannot pull up, `= any(array[x])` where the row is a join's, and
+-- `is not distinct from` where a plain `=` would let it read a partial index from end to end.
 with t as materialized (select clock_timestamp() as at),
 lane as materialized (
   select l.id from batches_lane l, t
@@ -24,18 +28,25 @@ lane as materialized (
 -- Locking the account rows is the fence: adoption by another lane changes `lane_id`, and this
 -- condition is checked again once the lock is held.
 locked as materialized (
-  select a.id, a.gate_at, a.gate_size, a.gate_step,
-    a.total_rate_per_min - a.online_reserve_per_min as nominal,
-    (a.total_rate_per_min - a.online_reserve_per_min) * a.throttle as r
-  from batches_account a, t
-  where a.id = any(%(accounts)s) and a.lane_id = (select id from lane) and a.is_active
-    and exists (select from batches_gateway g where g.id = a.gateway_id and g.is_active)
-    and (a.hold_until is null or a.hold_until <= t.at)
-  order by a.id
-  for no key update of a
+  select a.*, w.grp, w.size, w.first, w.last
+  from (
+    select * from unnest(%(accounts)s::bigint[], %(sizes)s::int[], %(firsts)s::int[],
+      %(lasts)s::int[]) with ordinality as w(id, size, first, last, grp)
+    order by id
+  ) w
+  cross join lateral (
+    select a.id, a.gate_at, a.gate_size, a.gate_step,
+      a.total_rate_per_min - a.online_reserve_per_min as nominal,
+      (a.total_rate_per_min - a.online_reserve_per_min) * a.throttle as r
+    from batches_account a, lane, t
+    where a.id = w.id and a.lane_id is not distinct from lane.id and a.is_active
+      and exists (select from batches_gateway g where g.id = a.gateway_id and g.is_active)
+      and (a.hold_until is null or a.hold_until <= t.at)
+    for no key update of a
+  ) a
 ),
 paced as materialized (
-  select id, size, nominal, step, slack,
+  select id, grp, size, first, last, nominal, step, slack,
     greatest(
       case
         when gate_at is null or gate_step = 0 then coalesce(gate_at, at)
@@ -53,32 +64,36 @@ paced as materialized (
       at - slack * interval '1 second'
     ) as base
   from (
-    select l.*, w.size, t.at,
+    select l.*, t.at,
       60.5 / (c.c - least(0.6, 0.04 * c.c)) as step,
       least(0.6, 0.04 * c.c) * 60.5 / (c.c - least(0.6, 0.04 * c.c)) as slack
     from locked l
-    join unnest(%(accounts)s::bigint[], %(sizes)s::int[]) as w(id, size) on w.id = l.id
     cross join lateral (
-      select case when w.size = 1 then l.r else greatest(1, floor(l.r / w.size)) end as c
+      select case when l.size = 1 then l.r else greatest(1, floor(l.r / l.size)) end as c
     ) c
     cross join t
   ) p
 ),
 cand as materialized (
-  select i.id, i.shard_id, s.job_id, a.id as account_id, a.base, a.step, a.slack, w.grp, w.ord,
-    dense_rank() over (partition by a.id order by w.grp) as call_no,
-    row_number() over (partition by w.grp order by w.ord) as place, a.size, a.nominal
-  from (
+  select i.id, i.shard_id, s.job_id, a.id as account_id, a.base, a.step, a.slack, a.grp,
+    a.first + u.n as ord,
+    dense_rank() over (partition by a.id order by a.grp) as call_no,
+    row_number() over (partition by a.grp order by u.n) as place, a.size, a.nominal
+  from paced a
+  cross join lateral (
     -- an item that was read twice is still sent once
-    select item_id, min(grp) as grp, min(ord) as ord
-    from unnest(%(items)s::bigint[], %(groups)s::int[]) with ordinality as u(item_id, grp, ord)
-    group by item_id
-  ) w
-  join batches_item i on i.id = w.item_id
-  join batches_shard s on s.id = i.shard_id
-  join paced a on a.id = s.account_id
+    select id, min(n) as n
+    from unnest((%(items)s::bigint[])[a.first:a.last]) with ordinality as u(id, n)
+    group by id
+  ) u
+  cross join lateral (
+    select id, shard_id, state, due_at from batches_item where id = u.id offset 0
+  ) i
+  cross join lateral (
+    select job_id, account_id, status from batches_shard where id = i.shard_id offset 0
+  ) s
   cross join t
-  where i.state = 'pending' and s.status in ('pending', 'running')
+  where i.state = 'pending' and s.status in ('pending', 'running') and s.account_id = a.id
     and (i.due_at is null or i.due_at <= t.at)
 ),
 timely as materialized (
@@ -111,21 +126,26 @@ fit as materialized (
   select c.* from timely c join job on job.id = c.job_id where c.n <= job.room
 ),
 call_of as materialized (
-  select grp, min(job_id) as job_id, min(shard_id) as shard_id, min(account_id) as account_id,
-    array_agg(id order by ord) as item_ids, nextval('batches_call_id_seq') as call_id
-  from fit group by grp
+  select account_id, base, step, slack, size, call_no, min(job_id) as job_id,
+    min(shard_id) as shard_id, count(*) as n, array_agg(id order by ord) as item_ids,
+    nextval('batches_call_id_seq') as call_id
+  from fit group by grp, account_id, base, step, slack, size, call_no
 ),
-ok as materialized (select f.*, c.call_id from fit f join call_of c on c.grp = f.grp),
 gate as materialized (
   select account_id, base + max(call_no) * step * interval '1 second' as gate_at, step, size
-  from ok group by account_id, base, step, size
+  from call_of group by account_id, base, step, size
+),
+ok as materialized (
+  select c.account_id, c.call_id, c.slack,
+    c.base + c.call_no * c.step * interval '1 second' as gate_at, u.id
+  from call_of c cross join lateral unnest(c.item_ids) as u(id)
 ),
 spend as (
   update batches_job j
   set budget_used = j.budget_used + o.n,
     rate_at = case when job.rate_step is null then null
       else job.rate_base + o.n * job.rate_step * interval '1 second' end
-  from (select job_id, count(*) as n from ok group by job_id) o
+  from (select job_id, sum(n) as n from call_of group by job_id) o
   join job on job.id = o.job_id
   where j.id = o.job_id
 ),
@@ -133,7 +153,7 @@ pace as (
   update batches_account a
   set gate_at = g.gate_at, gate_step = g.step, gate_size = g.size
   from gate g
-  where a.id = g.account_id
+  where a.id = any(array[g.account_id])
 ),
 call as (
   insert into batches_call (id, job_id, shard_id, account_id, lane_id, item_ids, sent_at)
@@ -145,18 +165,16 @@ mark as (
   set state = 'submitted', submitted_at = t.at, call_id = ok.call_id, attempt = i.attempt + 1,
     due_at = null, accepted_at = null, in_doubt_at = null, settled_at = null, msg_id = null
   from ok, t
-  where i.id = ok.id and i.state = 'pending'
+  where i.id = any(array[ok.id]) and i.state is not distinct from 'pending'
   returning ok.account_id, i.id as item_id, i.call_id, i.attempt,
-    extract(epoch from ok.base + ok.call_no * ok.step * interval '1 second' - t.at)::float8
-      as gate_in,
-    ok.slack::float8 as slack
+    extract(epoch from ok.gate_at - t.at)::float8 as gate_in, ok.slack::float8 as slack
 )
 select * from mark
 union all
 -- accounts that are ours but got nothing: when their gate opens
 select p.id, null, null, null, extract(epoch from p.base - t.at)::float8, p.slack::float8
 from paced p, t
-where p.id <> all(array(select account_id from ok))
+where p.id <> all(array(select account_id from call_of))
 
 -- name: job_room
 -- Why nothing of a job was claimed: what is left of its limits, and when its rate lets the next go.

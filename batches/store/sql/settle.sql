@@ -1,24 +1,36 @@
 -- Recording what calls came to. Accepted from any owner while the item still waits for that
 -- very call's answer: a late truth is a truth. Repeating a settle changes nothing.
+--
+-- Rows are looked up one by one, by their keys, whatever the planner knows of the tables: laterals
+-- that it cannot pull up, and `= any(array[x])` where an equality would be one more join to plan.
+--
+-- Columns that are the same for every plain success may come as empty arrays: `unnest` fills them
+-- up with nulls, which stand for what a success has there.
 
 -- name: settle
 -- An item in flight is counted in `shard.pending`, one in doubt in `submitted` and `in_doubt`;
 -- the deltas below are the difference between where it was counted and where it goes.
 with t as materialized (select clock_timestamp() as at),
 r as materialized (
-  select * from unnest(
+  select item_id, call_id, fate, category, code, message, msg_id, coalesce(wait, 0) as wait,
+    coalesce(counted, true) as counted, coalesce(refund, false) as refund,
+    coalesce(bad, false) as bad
+  from unnest(
     %(items)s::bigint[], %(calls)s::bigint[], %(fates)s::text[], %(categories)s::text[],
     %(codes)s::text[], %(messages)s::text[], %(msg_ids)s::text[], %(waits)s::float8[],
     %(counted)s::bool[], %(refunds)s::bool[], %(bads)s::bool[]
   ) as r(item_id, call_id, fate, category, code, message, msg_id, wait, counted, refund, bad)
 ),
 cur as materialized (
-  select i.id, i.shard_id, i.job_id, i.seq, i.in_doubt_at is not null as was_doubt, r.fate,
-    r.category, r.code, r.message, r.msg_id, r.wait, r.counted, r.refund, r.bad
-  from r join batches_item i on i.id = r.item_id
-  where i.call_id = r.call_id and i.state = 'submitted' and i.accepted_at is null
-    and not (r.fate = 'doubt' and i.in_doubt_at is not null)
-  for no key update of i
+  select i.*, r.fate, r.category, r.code, r.message, r.msg_id, r.wait, r.counted, r.refund, r.bad
+  from r
+  cross join lateral (
+    select i.id, i.shard_id, i.job_id, i.seq, i.in_doubt_at is not null as was_doubt
+    from batches_item i
+    where i.id = r.item_id and i.call_id = r.call_id and i.state = 'submitted'
+      and i.accepted_at is null and not (r.fate = 'doubt' and i.in_doubt_at is not null)
+    for no key update of i
+  ) i
 ),
 -- a refusal that arrives after its job was cancelled leaves nothing to send
 judged as materialized (
@@ -43,7 +55,7 @@ item as (
     code = case when c.fate in ('confirmed', 'accepted') then null else c.code end,
     message = case when c.fate in ('confirmed', 'accepted') then null else c.message end
   from judged c, t
-  where i.id = c.id
+  where i.id = any(array[c.id])
 ),
 delta as materialized (
   select shard_id, min(job_id) as job_id,
@@ -95,7 +107,7 @@ shard as (
       else s.reason
     end
   from ordered d, t
-  where s.id = d.shard_id
+  where s.id = any(array[d.shard_id])
   returning s.job_id, s.ordinal, s.account_id, s.pending, s.bad_streak,
     d.trips and s.status = 'paused' as tripped
 ),
@@ -138,7 +150,7 @@ from unnest(
   %(calls)s::bigint[], %(outcomes)s::text[], %(statuses)s::int[], %(categories)s::text[],
   %(codes)s::text[], %(messages)s::text[], %(durations)s::int[]
 ) as r(id, outcome, http_status, category, code, message, duration_ms)
-where c.id = r.id and c.answered_at is null
+where c.id = any(array[r.id]) and c.answered_at is null
   and not (r.outcome = 'unknown' and c.lost_at is not null)
 
 -- name: slow_accounts

@@ -119,7 +119,8 @@ def _params(name: str, d: dict[str, Any]) -> dict[str, Any]:
             "accounts": d["accounts"],
             "sizes": [1] * len(d["items"]),
             "items": d["items"],
-            "groups": list(range(len(d["items"]))),
+            "firsts": list(range(1, len(d["items"]) + 1)),
+            "lasts": list(range(1, len(d["items"]) + 1)),
         },
         "settle": {
             "items": d["sent"], "calls": d["calls"], "fates": ["confirmed"] * many,
