@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,8 @@ from django.contrib import messages
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import get_language, pgettext
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
 from django.views.decorators.http import require_http_methods
 
 from batches.actions.registry import all_actions
@@ -136,6 +137,12 @@ def _form(request: HttpRequest, texts: list[str] | None = None) -> HttpResponse:
     )
 
 
+def _familiar(aliases: Sequence[str]) -> list[str]:
+    """The first of a column's names in the script of the reader's language."""
+    latin = (get_language() or "").startswith("en")
+    return [alias for alias in aliases if alias.isascii() == latin][:6]
+
+
 def _action_fields(request: HttpRequest, action: Any) -> dict[str, Any]:
     return {
         "name": action.name,
@@ -145,7 +152,7 @@ def _action_fields(request: HttpRequest, action: Any) -> dict[str, Any]:
             {
                 "label": spec.label,
                 "required": spec.required,
-                "aliases": _("、").join(spec.aliases[:6]),
+                "aliases": _("、").join(_familiar(spec.aliases)),
                 "is_account": spec.key == ACCOUNT,
             }
             for spec in action.columns

@@ -88,7 +88,9 @@ def range_text(low: float | None, high: float | None) -> str:
     """From `low` to `high` minutes; one length where they read the same."""
     if low is None:
         return "—"
-    first, last = minutes_text(low), minutes_text(high)
+    if (low if high is None else high) < 1:
+        return minutes_text(low)
+    first, last = minutes_text(max(low, 1)), minutes_text(high)
     if high is None or first == last:
         return _("约 %(length)s") % {"length": first}
     return _("约 %(first)s 至 %(last)s") % {"first": first, "last": last}
