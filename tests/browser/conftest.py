@@ -37,9 +37,13 @@ _ARGUMENTS = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(chromium: str) -> Iterator[Browser]:
-    """One browser for all tests; the synchronous driver looks to Django like an event loop."""
+    """One browser for the tests of this folder.
+
+    The synchronous driver keeps an event loop running in this thread: Django has to be told, and
+    it must be gone before other tests start loops of their own.
+    """
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     with sync_playwright() as driver:
