@@ -389,20 +389,22 @@ def test_deliver_a_header_that_cannot_be_read_tells_no_key(
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
+        listening.settimeout(20)
+
         def answer() -> None:
             peer, _ = listening.accept()
             with peer:
                 peer.recv(65536)
                 peer.sendall(b'HTTP/1.1 200 OK\r\nbad header\r\nX: y\r\n\r\n{"errcode": 0}')
 
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         port = listening.getsockname()[1]
         settings.ALERT_WEBHOOK_URL = f"http://127.0.0.1:{port}/cgi-bin/webhook/send?key={KEY}"
         caplog.set_level(logging.DEBUG)
         make_alert()
         robot.deliver()
-        thread.join()
+        thread.join(20)
     assert KEY not in caplog.text
 
 
