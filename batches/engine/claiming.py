@@ -23,6 +23,7 @@ from .picking import Pick, pick_due, put_back
 from .plan import PlannedItem
 from .sending import Flight, fly, never_left
 from .state import SLOW_FLIGHT, LaneState
+from .steps import step
 from .transport import Transport
 
 log = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ class Claimer:
             return
         jobs = sorted({pick.shard.job_id for pick in picks})
         began = time.monotonic()
+        step("claim.before")
         try:
             result = await store.claim(
                 self._conn,
@@ -114,6 +116,8 @@ class Claimer:
             return
         now = time.monotonic()
         claimed = {c.item_id: c for c in result.claimed}
+        if claimed:
+            step("claim.committed")
         places = await self._keep_used(picks, permits, claimed)
         left: list[Pick] = []
         for pick in picks:

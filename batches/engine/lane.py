@@ -25,6 +25,7 @@ from .claiming import Claimer
 from .plan import AccountPlan
 from .settling import Settler
 from .state import SLOW_FLIGHT, LaneState, TurnOptions
+from .steps import step
 from .transport import Transport
 
 log = logging.getLogger(__name__)
@@ -104,6 +105,7 @@ class Turn:
         conn = await connect("control")
         began = time.monotonic()
         lane = await lanes.start_lane(conn, worker=self._worker, lease=options.lease)
+        step("lane.leased")
         state = LaneState(lane=lane, options=options, should_stop=self._should_stop)
         state.lease_deadline = began + options.lease
         try:
@@ -128,6 +130,7 @@ class Turn:
                     await self._finish(loops, state)
                     house.cancel()
                     await asyncio.gather(house, return_exceptions=True)
+            step("lane.ending")
             try:
                 conn = await self._connected(conn)
                 await lanes.end_lane(conn, lane=lane, sent=state.sent)
@@ -220,7 +223,10 @@ class Turn:
         if surplus > max(1, share // 20):
             free = [a for a in owned if a.jobs and a.inflight == 0]
             await self._release(conn, state, free[:surplus])
-        return surplus < 0 and bool(await lanes.adopt(conn, lane=state.lane, most=-surplus))
+        if surplus >= 0 or not await lanes.adopt(conn, lane=state.lane, most=-surplus):
+            return False
+        step("lane.adopted")
+        return True
 
     async def _renew(self, conn: Connection, state: LaneState) -> bool:
         asked_at = time.monotonic()
@@ -283,6 +289,7 @@ class Turn:
         """
         state.draining = True
         state.claim_wake.set()
+        step("lane.draining")
         options = self._options
         if reason in {"stop", "lost", "failed"}:
             limit = options.term_drain

@@ -15,6 +15,7 @@ from batches.gateways.base import CallSpec, HttpRequest
 from batches.store.settle import Settled
 
 from .plan import AccountPlan, GatewayPlan, JobPlan, PlannedItem
+from .steps import step, step_soon
 from .transport import Answer, Transport
 
 #: seconds between a claim and its request that the rate gate allows for
@@ -53,10 +54,12 @@ async def fly(
         outcomes = [lost] * len(flight.items)
     else:
         call, request = built
+        step_soon("send.waiting")
         try:
             answer = await transport.post(request, timeout=flight.gateway.timeout)
         except asyncio.CancelledError:
             answer = Unknown(Category.ABORTED, "cut off while waiting for the answer")
+        step("send.answered")
         if isinstance(answer, Answer):
             status = answer.status
             outcomes = _parse(flight, call, answer)

@@ -15,6 +15,7 @@ from batches.store.connections import Connection, connect
 from batches.store.settle import Settled, settle
 
 from .state import LaneState
+from .steps import step
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Settler:
                     await self._conn.close()
                     self._conn = await connect("settle", lookup_plans=True)
                 done = await settle(self._conn, batch)
+                step("settle.done")
                 break
             except psycopg.OperationalError as error:
                 log.warning("settle of %d answers is tried again: %s", len(batch), error)
