@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
 import psycopg
@@ -44,6 +45,16 @@ async def connect(role: str, *, lookup_plans: bool = False) -> Connection:
     return await psycopg.AsyncConnection.connect(
         autocommit=True, row_factory=namedtuple_row, prepare_threshold=0, **params
     )
+
+
+def together(conn: Connection) -> AbstractAsyncContextManager[object]:
+    """Statements of one transaction, sent without waiting for each other.
+
+    On an autocommit connection the server takes all of a pipeline for one transaction and commits
+    it at its end; that end is waited for. BEGIN and COMMIT would cost two more statements. Results
+    are fetched after the block.
+    """
+    return conn.pipeline()
 
 
 def time_zone() -> str:

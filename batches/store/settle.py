@@ -8,13 +8,14 @@ from typing import Any, cast
 
 from batches.domain.decisions import Decision
 
-from .connections import Connection
+from .arrays import EMPTY, numbers, texts, words
+from .connections import Connection, together
 from .queries import sql
 
 _CLIP = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settled:
     """One call's answer: a decision for each of its items, in the call's order."""
 
@@ -34,37 +35,67 @@ def _clip(text: str | None) -> str | None:
     return text[:_CLIP].replace("\x00", "") if text else None
 
 
-def _item_columns(batch: Sequence[Settled]) -> dict[str, list[Any]]:
-    pairs = [(s, i, d) for s in batch for i, d in zip(s.item_ids, s.decisions, strict=True)]
-    return {
-        "items": [i for _, i, _ in pairs],
-        "calls": [s.call_id for s, _, _ in pairs],
-        "fates": [d.fate.value for _, _, d in pairs],
-        "categories": [d.category for _, _, d in pairs],
-        "codes": [d.code[:40] if d.code else None for _, _, d in pairs],
-        "messages": [_clip(d.message) for _, _, d in pairs],
-        "msg_ids": [d.msg_id[:128] if d.msg_id else None for _, _, d in pairs],
-        "waits": [d.wait for _, _, d in pairs],
-        "counted": [d.counted for _, _, d in pairs],
-        "refunds": [d.refund for _, _, d in pairs],
-        "bads": [d.bad for _, _, d in pairs],
+def _code(decision: Decision) -> str | None:
+    return decision.code[:40] if decision.code else None
+
+
+def _is_plain(decision: Decision) -> bool:
+    """Whether it says no more than that the send was taken, as nearly all do."""
+    return (
+        decision.outcome == "accepted"
+        and decision.category is None
+        and decision.code is None
+        and decision.message is None
+        and decision.counted
+        and not (decision.wait or decision.refund or decision.bad)
+    )
+
+
+_PLAIN_ITEM = dict.fromkeys(
+    ("categories", "codes", "messages", "waits", "counted", "refunds", "bads"), EMPTY
+)
+_PLAIN_CALL = dict.fromkeys(("categories", "codes", "messages"), EMPTY)
+
+
+def _item_columns(batch: Sequence[Settled], *, plain: bool) -> dict[str, str]:
+    decisions = [d for s in batch for d in s.decisions]
+    columns = {
+        "items": numbers(i for s in batch for i in s.item_ids),
+        "calls": numbers(s.call_id for s in batch for _ in s.item_ids),
+        "fates": words(d.fate.value for d in decisions),
+        "msg_ids": texts(d.msg_id[:128] if d.msg_id else None for d in decisions),
+    }
+    if plain:
+        return columns | _PLAIN_ITEM
+    return columns | {
+        "categories": texts(d.category for d in decisions),
+        "codes": texts(map(_code, decisions)),
+        "messages": texts(_clip(d.message) for d in decisions),
+        "waits": numbers(d.wait for d in decisions),
+        "counted": numbers(d.counted for d in decisions),
+        "refunds": numbers(d.refund for d in decisions),
+        "bads": numbers(d.bad for d in decisions),
     }
 
 
-def _call_columns(batch: Sequence[Settled]) -> dict[str, list[Any]]:
+def _call_columns(batch: Sequence[Settled], *, plain: bool) -> dict[str, str]:
     def outcome(settled: Settled) -> str:
-        kinds = {d.outcome for d in settled.decisions}
-        return kinds.pop() if len(kinds) == 1 else "mixed"
+        first, *others = settled.decisions
+        return first.outcome if all(d.outcome == first.outcome for d in others) else "mixed"
 
+    columns = {
+        "calls": numbers(s.call_id for s in batch),
+        "outcomes": words(map(outcome, batch)),
+        "statuses": numbers(s.http_status for s in batch),
+        "durations": numbers(s.duration_ms for s in batch),
+    }
+    if plain:
+        return columns | _PLAIN_CALL
     worst = [next((d for d in s.decisions if d.category), s.decisions[0]) for s in batch]
-    return {
-        "calls": [s.call_id for s in batch],
-        "outcomes": [outcome(s) for s in batch],
-        "statuses": [s.http_status for s in batch],
-        "categories": [d.category for d in worst],
-        "codes": [d.code[:40] if d.code else None for d in worst],
-        "messages": [_clip(d.message) for d in worst],
-        "durations": [s.duration_ms for s in batch],
+    return columns | {
+        "categories": texts(d.category for d in worst),
+        "codes": texts(map(_code, worst)),
+        "messages": texts(_clip(d.message) for d in worst),
     }
 
 
@@ -102,8 +133,9 @@ async def settle(conn: Connection, batch: Sequence[Settled]) -> set[int]:
 
     Safe to repeat: after an exception the whole group may be settled again.
     """
-    items = _item_columns(batch)
-    calls = _call_columns(batch)
+    plain = all(_is_plain(d) for s in batch for d in s.decisions)
+    items = _item_columns(batch, plain=plain)
+    calls = _call_columns(batch, plain=plain)
     pace = _pace_columns(batch)
     # A refund changes the job row, a return to `pending` depends on the job's state: only then
     # are the jobs locked, so that plain successes never wait for one.
@@ -113,7 +145,7 @@ async def settle(conn: Connection, batch: Sequence[Settled]) -> set[int]:
         for s in batch
         if s.throttled and s.decisions[0].outcome == "accepted"
     }
-    async with conn.pipeline(), conn.transaction():
+    async with together(conn):
         if needs_jobs:
             jobs = sorted({s.job_id for s in batch})
             await conn.execute(cast(Any, sql("lock_jobs")), {"jobs": jobs})

@@ -6,7 +6,7 @@
 -- Always in id order, always before any other row: the one lock order of the application.
 select id, status
 from batches_job
-where id = any(%(jobs)s)
+where id = any(%(jobs)s::bigint[])
 order by id
 for no key update
 
@@ -118,7 +118,7 @@ job as materialized (
     select b.*, 61.0 / b.rate_limit_per_min as rate_step,
       greatest(coalesce(b.rate_at, t.at), t.at - interval '0.5 second') as rate_base
     from batches_job b, t
-    where b.id = any(%(jobs)s) and b.status = 'running'
+    where b.id = any(%(jobs)s::bigint[]) and b.status = 'running'
       and batches_may_send(b.start_at, b.window_from, b.window_to, t.at, %(tz)s)
   ) j, t
 ),
