@@ -9,14 +9,15 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from batches.domain.errors import InvalidInputError, NotAllowedError
 from batches.models import Account, Job
 from batches.selectors.accounts import account_page
-from batches.services.account_switch import set_account_active
+from batches.services.account_switch import restore_account, set_account_active
 from batches.services.test_send import OPERATE
 
 from .shell import number, page
@@ -83,6 +84,23 @@ def set_active(request: HttpRequest, account_id: int) -> HttpResponse:
         return _ask(request, account, problem_texts(error))
     text = _("账号「%(name)s」已启用。") if active else _("账号「%(name)s」已停用。")
     messages.success(request, text % {"name": account})
+    return see_other(reverse("admin:accounts"))
+
+
+@require_POST
+def restore(request: HttpRequest, account_id: int) -> HttpResponse:
+    """A person has logged the account in again: its shards go on in every job."""
+    get_object_or_404(Account, pk=account_id)
+    try:
+        done = restore_account(account_id=account_id, actor=actor_of(request))
+    except NotAllowedError as error:
+        return forbidden(request, str(error))
+    if done.changed:
+        text = _("账号「%(name)s」已恢复，%(count)s 个分片继续发送。")
+    else:
+        text = _("账号「%(name)s」没有登录失效，不需要恢复。")
+    values = {"name": done.account, "count": number_format(done.shards)}
+    messages.success(request, text % values)
     return see_other(reverse("admin:accounts"))
 
 

@@ -62,6 +62,7 @@ def screens(guard: Callable[[View], View]) -> list[URLPattern]:
         ("reconcile/mark/", reconcile.mark, "reconcile_mark"),
         ("accounts/", accounts.account_list, "accounts"),
         ("accounts/<int:account_id>/active/", accounts.set_active, "account_active"),
+        ("accounts/<int:account_id>/restore/", accounts.restore, "account_restore"),
         ("accounts/<int:account_id>/test/", test_send.test_send, "account_test"),
         ("audit/", audit.audit, "audit"),
         ("alerts/", alerts.alerts, "alerts"),

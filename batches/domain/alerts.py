@@ -94,7 +94,10 @@ ALERTS: Mapping[str, AlertKind] = {
     ),
     CREDENTIAL: AlertKind(
         N_("账号登录失效"),
-        N_("账号 %(account)s 登录失效，%(shards)s 个分片已暂停。重新登录账号，再让它的分片继续。"),
+        N_(
+            "账号 %(account)s 登录失效，%(shards)s 个分片已暂停。"
+            "重新登录账号，再到账号页点「已重新登录」。"
+        ),
     ),
     NO_LANE: AlertKind(
         N_("没有执行进程"),

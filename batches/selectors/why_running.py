@@ -191,7 +191,7 @@ _STOPPED: Mapping[str, Why] = {
     "paused_credential": Why(
         "credential",
         N_("账号 %(accounts)s 登录失效，%(shards)s 个分片已暂停，%(count)s 条没有发。"),
-        cure_text=N_("重新登录账号，再点「继续分片」。"),
+        cure_text=N_("重新登录账号，再到账号页点「已重新登录」。"),
         cure_url_name=ACCOUNTS,
         level="warn",
     ),
@@ -224,7 +224,7 @@ _STOPPED: Mapping[str, Why] = {
     "credential": Why(
         "credential",
         N_("账号 %(accounts)s 登录失效，%(count)s 条发不出去。"),
-        cure_text=N_("重新登录账号。"),
+        cure_text=N_("重新登录账号，再到账号页点「已重新登录」。"),
         cure_url_name=ACCOUNTS,
         level="warn",
     ),

@@ -89,7 +89,7 @@ def why_shard(shard: Shard) -> Why | None:
                 "shard_credential",
                 N_("账号 %(account)s 登录失效，它在所有作业里的分片都已暂停。"),
                 {"account": str(shard.account)},
-                cure_text=N_("重新登录账号后点「继续分片」。"),
+                cure_text=N_("重新登录账号，再到账号页点「已重新登录」。"),
                 cure_url_name=ACCOUNTS,
                 level="warn",
             )

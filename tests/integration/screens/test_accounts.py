@@ -76,6 +76,29 @@ def test_account_switch_is_for_those_who_may_change_accounts(
     assert Account.objects.get(pk=account.pk).is_active
 
 
+def test_account_signed_in_again_runs_on(client: Client) -> None:
+    account = make_account(name="客服乙", health="credential")
+    job = make_job(
+        shards=[ShardSpec(pending=3, account=account, status="paused", reason="credential")]
+    )
+    address = reverse("admin:account_restore", args=[account.pk])
+    assert address in client.get(reverse("admin:accounts")).content.decode()
+    assert client.get(address).status_code == 405
+    client.post(address)
+    shown = text_of(client.get(reverse("admin:accounts")))
+    assert "账号「客服乙」登录已恢复，1 个分片继续" in shown
+    assert Account.objects.get(pk=account.pk).health == "ok"
+    assert not job.shards.filter(status="paused").exists()
+    assert address not in client.get(reverse("admin:accounts")).content.decode()
+
+
+def test_account_is_restored_by_operators_only(sign_in: Callable[..., Client]) -> None:
+    account = make_account(health="credential")
+    address = reverse("admin:account_restore", args=[account.pk])
+    assert sign_in("change_account").post(address).status_code == 403
+    assert Account.objects.get(pk=account.pk).health == "credential"
+
+
 def test_account_form_cannot_set_the_reserve_above_the_rate(client: Client) -> None:
     account = make_account()
     response = client.post(
