@@ -137,7 +137,11 @@ def _sideways(page: Page) -> list[str]:
     width, shown = page.evaluate(
         "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
     )
-    return [f"{page.url}: {width} px wide in a window of {shown}"] if width > shown else []
+    found = [f"{page.url}: {width} px wide in a window of {shown}"] if width > shown else []
+    cut = page.locator(".table-card").evaluate_all(
+        "cards => cards.filter(card => card.scrollWidth > card.clientWidth).length"
+    )
+    return found + ([f"{page.url}: a table is cut off"] if cut else [])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -152,6 +156,20 @@ def test_pages_pass_axe_and_fit_their_window(
         assert response is not None
         assert response.status == 200, address
         faults += _violations(page) + _sideways(page)
+    assert faults == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_pages_in_english_fit_their_window(
+    width: int, open_page: Open, addresses: list[str]
+) -> None:
+    page = open_page("/admin/", width=width)
+    page.locator(".language button").click()
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    faults: list[str] = []
+    for address in addresses:
+        page.goto(address)
+        faults += _sideways(page)
     assert faults == []
 
 

@@ -86,7 +86,7 @@ def test_account_signed_in_again_runs_on(client: Client) -> None:
     assert client.get(address).status_code == 405
     client.post(address)
     shown = text_of(client.get(reverse("admin:accounts")))
-    assert "账号「客服乙」登录已恢复，1 个分片继续" in shown
+    assert "账号「客服乙」已恢复，1 个分片继续发送" in shown
     assert Account.objects.get(pk=account.pk).health == "ok"
     assert not job.shards.filter(status="paused").exists()
     assert address not in client.get(reverse("admin:accounts")).content.decode()
