@@ -56,7 +56,7 @@ def choose_port(asked: int | None, *, once: bool) -> int:
             )
             raise SystemExit(2)
         return asked
-    if once:  # nobody opens a page of it; its web is there for the gateway's callbacks
+    if once:  # nobody opens a page of it; its health check says when the stack is up
         return free_port()
     if port_is_free(DEFAULT_PORT):
         return DEFAULT_PORT
@@ -165,12 +165,6 @@ def load_accounts(instance: Instance, rows: list[sample.Row], gateway_url: str) 
     return sample.read_told(told)
 
 
-def register_callback(simulator_port: int, url: str) -> None:
-    status, body = ask(simulator_port, "POST", "/_sim/callback", {"url": url})
-    if status != http.HTTPStatus.OK:
-        raise LocalStackError(f"The simulator did not take the callback address: {body}")
-
-
 @contextlib.contextmanager
 def running(name: str, command: Sequence[str], log: Path, patience: float) -> Iterator[Child]:
     with log.open("ab") as handle:
@@ -195,7 +189,7 @@ def run(options: argparse.Namespace, instance: Instance) -> int:
         file = options.csv or sample.CUSTOMERS
         audience = sample.audience_of(file) if options.once else None
         rows = sample.account_rows(audience)
-        gateways = load_accounts(instance, rows, f"http://127.0.0.1:{simulator_port}")
+        load_accounts(instance, rows, f"http://127.0.0.1:{simulator_port}")
         per_account, per_address = map(str, sample.simulator_limits(rows))
         simulator = stack.enter_context(
             running(
@@ -215,8 +209,6 @@ def run(options: argparse.Namespace, instance: Instance) -> int:
             running("stack", [*MANAGE, "stack", "--lanes", "1"], logs / "stack.log", 15)
         )
         await_answer(workers, port, "/healthz", logs / "stack.log")
-        for gateway in gateways:
-            register_callback(simulator_port, f"http://127.0.0.1:{port}{gateway['callback_path']}")
         if audience is not None:
             from wecom_ops.local import once
 
