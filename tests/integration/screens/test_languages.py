@@ -104,6 +104,7 @@ def own_pages(everything: Everything) -> Iterator[tuple[str, dict[str, Any]]]:
     yield reverse("admin:reconcile") + f"?job={running}&kind=unconfirmed", {}
     yield reverse("admin:job_rejections", args=[everything.jobs["rejected"].pk]), {}
     yield reverse("admin:account_active", args=[account]), {}
+    yield reverse("admin:account_restore", args=[everything.account.pk]), {}
     yield reverse("admin:account_test", args=[account]), {}
     yield reverse("admin:password_change"), {}
 
