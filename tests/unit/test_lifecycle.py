@@ -18,9 +18,7 @@ STAGE = {"stage_limit": 10, "budget_used": 10}
 
 def moved(status, pending=0, submitted=0, inflight=0, **more):
     return next_move(
-        Tally(
-            status=status, pending=pending, submitted=submitted, inflight=inflight, **more
-        )
+        Tally(status=status, pending=pending, submitted=submitted, inflight=inflight, **more)
     )
 
 

@@ -1,10 +1,14 @@
 -- What a person asks for. Each runs under the lock of the job row (see `lock_jobs`).
 
 -- name: job_in_flight
--- By the partial index of open calls: a handful of rows, whatever the size of the job.
-select coalesce(sum(cardinality(c.item_ids)), 0)::bigint
-from batches_call c
-where c.job_id = %(job)s and c.answered_at is null and c.lost_at is null
+-- By the index of open calls, shard by shard: a handful of rows, whatever the size of the job.
+select coalesce(sum(o.n), 0)::bigint
+from batches_shard h
+cross join lateral (
+  select sum(cardinality(c.item_ids)) as n from batches_call c
+  where c.shard_id = h.id and c.answered_at is null and c.lost_at is null
+) o
+where h.job_id = %(job)s
 
 -- name: set_job_rate
 -- `rate_at` may lie a whole step of the old, slower pace ahead; a faster one must not wait for it.

@@ -18,6 +18,7 @@ from batches.models import Account, Item, Job
 from batches.simulator.gateway import SimulatedGateway, SimulatorOptions
 from batches.simulator.server import start, stop
 from tests.factories import ShardSpec, make_account, make_gateway, make_job
+from tests.integration.store.support import sql
 
 T = TypeVar("T")
 
@@ -153,3 +154,25 @@ def states(job: Job) -> Counter[str]:
     """Items by state; those in doubt apart."""
     rows = Item.objects.filter(job_id=job.pk).values_list("state", "in_doubt_at")
     return Counter("in_doubt" if doubt else state for state, doubt in rows)
+
+
+async def until_status(job: Job, *wanted: str, within: float = 15.0) -> None:
+    end = time.monotonic() + within
+    while (now := await status(job)) not in wanted:
+        assert time.monotonic() < end, f"still {now}"
+        await asyncio.sleep(0.05)
+
+
+async def until_claim_waits() -> None:
+    def waits() -> bool:
+        return bool(
+            sql(
+                "select 1 from pg_stat_activity where application_name like 'lane-claim%%'"
+                " and wait_event_type = 'Lock' and datname = current_database()"
+            )
+        )
+
+    end = time.monotonic() + 5
+    while not await in_thread(waits):
+        assert time.monotonic() < end, "no claim waits"
+        await asyncio.sleep(0.02)

@@ -12,11 +12,12 @@ import psycopg
 from django.db import connection as django_connection
 
 from batches.domain.decisions import Decision, Fate
+from batches.domain.states import JobStatus
 from batches.models import Call, Item, Job, JobMinute, Lane, Shard
 from batches.store import claim as claim_store
 from batches.store.connections import Connection, connect
 from batches.store.settle import Settled, settle
-from tests.factories import ShardSpec, make_account, make_job, make_lane
+from tests.factories import ShardSpec, items_of, make_account, make_job, make_lane
 
 T = TypeVar("T")
 
@@ -222,8 +223,42 @@ def assert_sound(*jobs: Job) -> None:
         assert not open_calls, f"open calls that no item of job {job_id} waits for: {open_calls}"
 
 
+MINUTE = ("sent", "confirmed", "failed", "in_doubt", "returned")
+
+
+def waiting_job(origin: str, status: str = "running", **spec: int) -> tuple[Job, Item]:
+    """A job with one item in flight or in doubt, three pending and one confirmed beside it."""
+    cancelled = status == "cancelled"
+    beside = {"confirmed": 1} | ({"abandoned": 3} if cancelled else {"pending": 3})
+    if status == "verifying":
+        beside = {"confirmed": 4}
+    job = make_job(status=JobStatus(status), shards=[ShardSpec(**{origin: 1}, **(spec or beside))])
+    (item,) = items_of(job, "submitted")
+    return job, item
+
+
+def minute_sums(job: Job) -> dict[str, int]:
+    sums = dict.fromkeys(MINUTE, 0)
+    for row in JobMinute.objects.filter(job=job):
+        for name in MINUTE:
+            sums[name] += getattr(row, name)
+    return sums
+
+
+def wait_until_blocked(pid: int) -> None:
+    """Until that session waits for a lock; fails after five seconds."""
+    with plain_connection(autocommit=True) as watching:
+        for _ in range(500):
+            row = watching.execute("select cardinality(pg_blocking_pids(%s))", [pid]).fetchone()
+            if row and row[0]:
+                return
+            watching.execute("select pg_sleep(0.01)")
+    raise AssertionError("the session never waited")
+
+
 __all__ = [
     "DECISIONS",
+    "MINUTE",
     "answer",
     "assert_sound",
     "claim",
@@ -232,6 +267,7 @@ __all__ = [
     "make_account",
     "make_job",
     "make_lane",
+    "minute_sums",
     "open_gates",
     "own",
     "owned_job",
@@ -241,4 +277,6 @@ __all__ = [
     "settle_all",
     "snapshot",
     "sql",
+    "wait_until_blocked",
+    "waiting_job",
 ]
