@@ -59,6 +59,7 @@ REPORT: dict[str, Any] = {
 @dataclass(frozen=True)
 class Everything:
     account: Account
+    signed_out: Account
     running: Job
     jobs: dict[str, Job]
 
@@ -71,7 +72,8 @@ def build(*, latin: bool, operator: User) -> Everything:
     made.events(running, operator)
     made.alerts(running)
     made.spell(operator)
-    return Everything(account=made.account, running=running, jobs=jobs)
+    signed_out = made.accounts[2]
+    return Everything(account=made.account, signed_out=signed_out, running=running, jobs=jobs)
 
 
 class _Maker:
