@@ -64,7 +64,7 @@ class Command(BaseCommand):
                 self._say_rejected(job, as_json=options["json"])
                 raise SystemExit(REFUSED)
             if options["start"] and job.status == JobStatus.AWAITING:
-                confirm_job(job_id=job.pk, actor=None)
+                self._start(job)
         except (InvalidInputError, OSError) as error:
             say_refused(self, error, as_json=options["json"])
             raise SystemExit(REFUSED) from None
@@ -72,6 +72,16 @@ class Command(BaseCommand):
             self.stderr.write(str(error))
             raise SystemExit(WRONG_STATE) from None
         self._say_report(submission, as_json=options["json"])
+
+    @staticmethod
+    def _start(job: Job) -> None:
+        """Confirm it, unless the same command beside this one was a moment earlier."""
+        try:
+            confirm_job(job_id=job.pk, actor=None)
+        except WrongStateError:
+            job.refresh_from_db()
+            if job.status == JobStatus.AWAITING:
+                raise
 
     def _submit(self, options: dict[str, Any]) -> Submission:
         file: Path = options["file"]
