@@ -388,7 +388,6 @@ def test_deliver_a_header_that_cannot_be_read_tells_no_key(
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-
         listening.settimeout(20)
 
         def answer() -> None:
