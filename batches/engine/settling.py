@@ -80,7 +80,6 @@ class Settler:
 
     async def _give_up(self, settled: Settled) -> None:
         """Leave the call in doubt: visible, never sent again, for a person to decide."""
-        self._state.open_calls.discard(settled.call_id)
         doubt = Decision(
             Fate.DOUBT, "unknown", category=Category.UNREADABLE, message="answer not recordable"
         )
@@ -91,4 +90,8 @@ class Settler:
                 [replace(settled, decisions=(doubt,) * len(settled.item_ids), http_status=None)],
             )
         except psycopg.Error:
+            # It stays among the open calls: a claim connection that comes back must not take it
+            # for one that was never sent.
             log.exception("call %d stays in flight until the lane ends", settled.call_id)
+        else:
+            self._state.open_calls.discard(settled.call_id)

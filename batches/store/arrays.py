@@ -19,8 +19,9 @@ def words(values: Iterable[str]) -> str:
 
 
 def texts(values: Iterable[str | None]) -> str:
-    """Of anything that PostgreSQL can store as text."""
-    return "{" + ",".join(["null" if v is None else _quoted(v) for v in values]) + "}"
+    """Of any text; what PostgreSQL cannot store of it (NUL, half a surrogate pair) goes."""
+    found = "{" + ",".join(["null" if v is None else _quoted(v) for v in values]) + "}"
+    return found.replace("\x00", "").encode(errors="replace").decode()
 
 
 def _quoted(text: str) -> str:
