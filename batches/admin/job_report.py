@@ -11,6 +11,7 @@ from batches.actions.base import Action
 from batches.actions.registry import get_action
 from batches.domain.errors import InvalidInputError
 from batches.domain.text import N_
+from batches.intake.decoding import ENCODINGS
 from batches.intake.report import problem_from_json
 from batches.models import Job
 from batches.models.jobs import BadRows
@@ -22,7 +23,6 @@ from batches.services.submissions import reread as reread_job
 from .shell import number
 from .verbs import actor_of, back_to, verb
 
-ENCODINGS = ("utf-8", "gb18030", "big5", "utf-16")
 ACCOUNTS_SHOWN = 20
 _DELIMITERS = {",": N_("逗号"), ";": N_("分号"), "\t": N_("制表符"), "|": N_("竖线")}
 

@@ -36,6 +36,7 @@ def test_send(request: HttpRequest, account_id: int) -> HttpResponse:
     if request.POST.get("form") != request.session.pop(_UNUSED, None):
         messages.warning(request, _("这个表单已经提交过，没有再发一次。结果见审计。"))
         return see_other(here)
+    request.session.save()  # now, not with the response: a second click comes while this one waits
     try:
         result = send_test(
             account_id=account_id,

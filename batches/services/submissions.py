@@ -199,7 +199,6 @@ def reread(
                 raise InvalidInputError(
                     Problem("upload_gone", N_("原文件已按保留期清除，请重新上传。"))
                 )
-            loading.clear_job(job_id)
             moved = job_store.move_job(
                 job_id=job_id,
                 target=JobStatus.PREPARING,
@@ -216,6 +215,7 @@ def reread(
                 raise WrongStateError(
                     _("作业现在是「%(status)s」，不能重新读取文件。") % {"status": status}
                 )
+            loading.clear_job(job_id)
             add_event(
                 kind="job.reread",
                 job_id=job_id,

@@ -14,7 +14,8 @@ limit 2000
 for update of c skip locked
 
 -- name: mark_lost
--- Seen at once, never sent again: the items of lost calls become in doubt.
+-- Seen at once, never sent again: the items of lost calls become in doubt. Shards are locked before
+-- minutes, as the settle does; left to the end of the statement they would come after them.
 with gone as materialized (
   update batches_call set lost_at = clock_timestamp(), outcome = 'unknown', category = 'lost'
   where id = any(%(calls)s) and answered_at is null and lost_at is null
@@ -38,10 +39,11 @@ shard as (
   set pending = s.pending - d.n, submitted = s.submitted + d.n, in_doubt = s.in_doubt + d.n
   from delta d join ordered o on o.id = d.shard_id
   where s.id = d.shard_id
+  returning s.id
 )
 insert into batches_jobminute (job_id, minute, sent, confirmed, failed, in_doubt, returned)
 select job_id, date_trunc('minute', clock_timestamp()), count(*), 0, 0, count(*), 0
-from item group by job_id order by job_id
+from item where (select count(*) from shard) > 0 group by job_id order by job_id
 on conflict (job_id, minute) do update
 set sent = batches_jobminute.sent + excluded.sent,
   in_doubt = batches_jobminute.in_doubt + excluded.in_doubt

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
 
 from batches.domain.errors import WrongStateError
 from batches.domain.states import JobStatus
@@ -225,6 +226,11 @@ def test_reread_once_it_was_submitted_anew_points_to_the_other_job() -> None:
 def test_reread_of_a_started_job_is_refused() -> None:
     job = intake(csv_bytes(good_rows(3)))
     assert job_store.move_job(job_id=job.pk, target=JobStatus.RUNNING)
-    with pytest.raises(WrongStateError, match="运行中"):
+    with (
+        CaptureQueriesContext(connection) as asked,
+        pytest.raises(WrongStateError, match="运行中"),
+    ):
         reread(job_id=job.pk, actor=None, enqueue=False)
     assert rows_left(job) == (3, 3, 0)
+    # not even for a moment: the rows of a running job are what its lanes wait for
+    assert not any("delete from" in query["sql"].lower() for query in asked)

@@ -117,6 +117,35 @@ def test_account_form_cannot_set_the_reserve_above_the_rate(client: Client) -> N
     assert Account.objects.get(pk=account.pk).name != "新名"
 
 
+def test_account_form_leaves_alone_what_a_lane_wrote_meanwhile(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = make_account(gate_at=None)
+    meant = Account.clean_fields
+
+    def claimed_meanwhile(self: Account, exclude: Any = None) -> None:
+        """A claim commits between the form's reading of the row and its writing."""
+        Account.objects.filter(pk=account.pk).update(gate_at=timezone.now(), throttle=0.5)
+        meant(self, exclude=exclude)
+
+    monkeypatch.setattr(Account, "clean_fields", claimed_meanwhile)
+    response = client.post(
+        reverse("admin:batches_account_change", args=[account.pk]),
+        {
+            "gateway": account.gateway_id,
+            "guid": account.guid,
+            "name": "新名",
+            "total_rate_per_min": "60",
+            "online_reserve_per_min": "0",
+            "max_inflight": "1",
+        },
+    )
+    assert response.status_code == 302, text_of(response)
+    account.refresh_from_db()
+    assert (account.name, account.throttle) == ("新名", 0.5)
+    assert account.gate_at is not None
+
+
 def _gateway_form(**more: str) -> dict[str, str]:
     return {
         "name": "网关",
@@ -165,6 +194,26 @@ def test_test_send_submitted_twice_is_sent_once(
     assert "没有再发一次" in text_of(client.get(second.headers["Location"]))
     assert len(sent) == 1
     assert sent[0]["content"] == "测试"
+
+
+def test_test_send_clicked_again_while_the_first_waits_is_sent_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = reverse("admin:account_test", args=[make_account().pk])
+    form = {"form": client.get(address).context["form_mark"], "target": "1", "content": "测试"}
+    second = Client()
+    second.cookies = client.cookies
+    sent: list[dict[str, Any]] = []
+
+    def send(**asked: Any) -> TestResult:
+        sent.append(asked)
+        if len(sent) == 1:
+            second.post(address, form)
+        return TestResult("accepted", "网关已接受。", 12)
+
+    monkeypatch.setattr("batches.admin.test_send.send_test", send)
+    client.post(address, form)
+    assert len(sent) == 1
 
 
 def test_test_send_is_for_operators(sign_in: Callable[..., Client]) -> None:

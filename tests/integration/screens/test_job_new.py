@@ -11,6 +11,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
+from batches.admin.job_report import ENCODINGS
+from batches.intake.decoding import encoding_named
 from batches.models import Account, Event, Job, Upload
 from batches.services.submissions import run_intake
 from tests.factories import make_account
@@ -207,6 +209,10 @@ def test_columns_not_recognised_are_chosen_from_the_files_own(client: Client) ->
     run_intake(job.pk)
     job.refresh_from_db()
     assert (job.status, job.total) == ("awaiting", 1)
+
+
+def test_every_encoding_on_offer_can_be_chosen() -> None:
+    assert all(encoding_named(name) == name for name in ENCODINGS)
 
 
 def test_encoding_named_by_the_operator_is_used(client: Client) -> None:

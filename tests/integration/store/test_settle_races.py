@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import psycopg
@@ -23,6 +25,7 @@ from .support import (
     plain_connection,
     run,
     settle_all,
+    sql,
     wait_until_blocked,
     waiting_job,
 )
@@ -121,6 +124,39 @@ def test_settle_and_rescue_of_the_same_calls_do_not_deadlock():
     run(go())
     assert_sound()
     assert not Item.objects.filter(job_id=job.pk, state="submitted").exists()
+
+
+def test_rescue_that_waits_for_a_shard_does_not_hold_the_jobs_minute():
+    """A settle takes shards, then minutes; held the other way round the two would deadlock."""
+    job = make_job(shards=[ShardSpec(inflight=1, pending=1)], lane=make_lane(alive=False))
+
+    def rescue() -> None:
+        from django.db import connection
+
+        try:
+            rescue_lost_calls()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool, plain_connection() as other:
+        other.execute("select 1 from batches_shard where job_id = %s for no key update", [job.pk])
+        done = pool.submit(rescue)
+        pid = other.info.backend_pid
+        end = time.monotonic() + 5
+        while not sql("select 1 from pg_stat_activity where %s = any(pg_blocking_pids(pid))", pid):
+            assert time.monotonic() < end, "the rescue does not wait"
+            time.sleep(0.01)
+        other.execute("set local lock_timeout = '200ms'")
+        other.execute(
+            "insert into batches_jobminute"
+            " (job_id, minute, sent, confirmed, failed, in_doubt, returned)"
+            " values (%s, date_trunc('minute', clock_timestamp()), 0, 0, 0, 0, 0)"
+            " on conflict (job_id, minute) do nothing",
+            [job.pk],
+        )
+        other.commit()
+        done.result(timeout=5)
+    assert_sound()
 
 
 def test_settle_of_plain_successes_does_not_wait_for_the_job_row():
