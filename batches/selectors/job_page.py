@@ -21,10 +21,11 @@ from .overview import STUCK_SECONDS
 from .progress import (
     NO_PACE,
     PART_LABELS,
+    Minute,
     Pace,
     Progress,
     Segment,
-    minutes_of,
+    minute_rows,
     pace_of,
     progress_of,
     rows,
@@ -200,7 +201,7 @@ class LiveJob:
     pace: Pace
     recent: Pace
     estimate: Estimate
-    minutes: Sequence[int]
+    minutes: Sequence[Minute]
     shards: ShardPage
     failures: Sequence[CategoryCount]
     events: Sequence[EventLine]
@@ -220,7 +221,7 @@ def live_job(job: Job, *, progress: Progress | None = None, mark: str | None = N
         pace=pace,
         recent=pace_of(ids, minutes=FAILED_MINUTES).get(job.pk, NO_PACE),
         estimate=estimate(job, progress, pace),
-        minutes=minutes_of(ids, minutes=60)[job.pk],
+        minutes=minute_rows(job.pk),
         shards=shard_page(job, size=SHARDS_SHOWN),
         failures=failures_by_category(job, failed=progress.failed),
         events=event_lines(job=job, limit=EVENTS_SHOWN),

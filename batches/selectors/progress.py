@@ -157,6 +157,38 @@ def _widths(counts: dict[str, int], total: int) -> dict[str, int]:
     return widths
 
 
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """What came of one minute; `underway` was sent and still waits for its confirmation."""
+
+    at: datetime
+    confirmed: int = 0
+    underway: int = 0
+    in_doubt: int = 0
+    failed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.confirmed + self.underway + self.in_doubt + self.failed
+
+
+def minute_rows(job_id: int, *, minutes: int = 60) -> list[Minute]:
+    """The last minutes of a job, oldest first, empty ones too; the running minute is the last."""
+    last = timezone.now().replace(second=0, microsecond=0)
+    found = {
+        row["minute"]: Minute(
+            at=row["minute"],
+            confirmed=row["confirmed"],
+            underway=max(0, row["sent"] - row["confirmed"] - row["in_doubt"]),
+            in_doubt=row["in_doubt"],
+            failed=row["failed"],
+        )
+        for row in rows("job_minutes", jobs=[job_id], minutes=minutes)
+    }
+    moments = [last - timedelta(minutes=back) for back in range(minutes - 1, -1, -1)]
+    return [found.get(moment, Minute(moment)) for moment in moments]
+
+
 def minutes_of(job_ids: Iterable[int], *, minutes: int = 30) -> dict[int, list[int]]:
     """Sends in each of the last minutes, oldest first, by job; the running minute is the last."""
     ids = list(job_ids)

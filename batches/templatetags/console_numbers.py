@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.utils.formats import number_format
+from django.utils.translation import gettext
 
+from batches.domain.text import N_
 from batches.models import Job
-from batches.selectors.progress import Progress
+from batches.selectors.progress import Minute, Progress
 
+from .console_times import clock
 from .library import register
 
 
@@ -73,6 +76,44 @@ def spark(values: Sequence[int], label: str = "") -> dict[str, object]:
         "length": len(values) * 6,
         "label": label,
         "top": max(values, default=0),
+    }
+
+
+#: from the ground up; the names are those of the bar's parts
+_PARTS = (
+    ("confirmed", N_("已确认")),
+    ("underway", N_("已提交")),
+    ("in_doubt", N_("存疑")),
+    ("failed", N_("失败")),
+)
+
+
+@register.inclusion_tag("console/_minute_chart.html")
+def minute_chart(minutes: Sequence[Minute]) -> dict[str, object]:
+    """One stacked bar per minute, and the same numbers as a table; something is never nothing."""
+    top = max((minute.total for minute in minutes), default=0)
+    parts = []
+    for index, minute in enumerate(minutes):
+        ground = 60.0
+        counts = (minute.confirmed, minute.underway, minute.in_doubt, minute.failed)
+        for (key, label), count in zip(_PARTS, counts, strict=True):
+            if not count:
+                continue
+            height = max(1.5, round(count * 58 / top, 1))
+            ground -= height
+            title = (
+                f"{clock(minute.at)} {gettext(label)} {number_format(count, force_grouping=True)}"
+            )
+            parts.append(
+                {"key": key, "x": index * 10, "y": ground, "height": height, "title": title}
+            )
+    return {
+        "parts": parts,
+        "length": len(minutes) * 10,
+        "top": top,
+        "first": clock(minutes[0].at) if minutes else "",
+        "last": clock(minutes[-1].at) if minutes else "",
+        "minutes": [minute for minute in reversed(minutes) if minute.total],
     }
 
 

@@ -97,6 +97,12 @@ def range_text(low: float | None, high: float | None) -> str:
 
 
 @register.filter
+def clock(value: datetime) -> str:
+    """Hours and minutes in the installation's zone."""
+    return date_format(timezone.localtime(value), "H:i")
+
+
+@register.filter
 def moment(value: datetime | None) -> str:
     """A point in time to the minute; the year only where it is not this one."""
     if value is None:

@@ -102,6 +102,15 @@
     if (polled.dataset.poll === undefined) return;
     if (document.hidden || selecting(polled)) event.preventDefault();
   });
+  /* What somebody unfolded stays unfolded. */
+  let unfolded = [];
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const within = event.detail.target.querySelectorAll?.("details[id][open]") ?? [];
+    unfolded = Array.from(within, (details) => details.id);
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    for (const id of unfolded.splice(0)) document.getElementById(id)?.setAttribute("open", "");
+  });
   /* What somebody is typing is not replaced under their hands. */
   document.addEventListener("htmx:oobBeforeSwap", (event) => {
     for (const input of event.detail.target.querySelectorAll("input:not([type=hidden])")) {

@@ -117,8 +117,8 @@ from (
 ) o
 
 -- name: job_minutes
--- What was sent in each of the last minutes; a minute without a row sent nothing.
-select m.job_id, m.minute, m.sent, m.failed
+-- What came of each of the last minutes; a minute without a row sent nothing.
+select m.job_id, m.minute, m.sent, m.confirmed, m.failed, m.in_doubt
 from batches_jobminute m
 where m.job_id = any(%(jobs)s)
   and m.minute > date_trunc('minute', clock_timestamp()) - %(minutes)s * interval '1 minute'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,9 +12,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from batches.models import Account, Event, Job, Shard
+from batches.models import Account, Event, Job, JobMinute, Shard
 from batches.store.events import add_event
-from tests.factories import ShardSpec, make_job
+from tests.factories import ShardSpec, make_job, make_user
 
 from .conftest import World
 
@@ -170,3 +171,24 @@ def test_number_of_events_on_the_page_is_bounded(client: Client, world: World) -
 def test_poll_by_a_viewer_offers_no_verb(sign_in: Callable[..., Client], world: World) -> None:
     html = _poll(sign_in(), world.running).content.decode()
     assert "csrfmiddlewaretoken" not in html
+
+
+def test_minutes_of_a_job_stand_as_a_chart_and_as_a_table(client: Client) -> None:
+    client.force_login(make_user("view_job"))
+    job = make_job(shards=[ShardSpec(pending=3, confirmed=7, failed=2, in_doubt=1)])
+    JobMinute.objects.create(
+        job=job,
+        minute=timezone.now().replace(second=0, microsecond=0),
+        sent=9,
+        confirmed=7,
+        failed=2,
+        in_doubt=1,
+    )
+    page = client.get(f"/admin/jobs/{job.pk}/").content.decode()
+    chart = page[page.index('class="minutes"') : page.index('id="minute-table"')]
+    for part in ("confirmed", "underway", "in_doubt", "failed"):
+        assert f"part-{part}" in chart
+    assert chart.count("<rect") == 4
+    table = page[page.index('id="minute-table"') :]
+    cells = re.findall(r'<td class="num">(\d+)</td>', table[: table.index("</table>")])
+    assert cells == ["7", "1", "1", "2"]
