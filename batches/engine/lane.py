@@ -104,7 +104,11 @@ class Turn:
         options = self._options
         conn = await connect("control")
         began = time.monotonic()
-        lane = await lanes.start_lane(conn, worker=self._worker, lease=options.lease)
+        try:
+            lane = await lanes.start_lane(conn, worker=self._worker, lease=options.lease)
+        except BaseException:
+            await conn.close()
+            raise
         step("lane.leased")
         state = LaneState(lane=lane, options=options, should_stop=self._should_stop)
         state.lease_deadline = began + options.lease
