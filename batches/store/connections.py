@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import psycopg
 from django.conf import settings
 from django.db import connection as django_connection
+from psycopg.pq import PipelineStatus
 from psycopg.rows import namedtuple_row
 
 from .queries import sql
@@ -47,14 +48,22 @@ async def connect(role: str, *, lookup_plans: bool = False) -> Connection:
     )
 
 
-def together(conn: Connection) -> AbstractAsyncContextManager[object]:
+@asynccontextmanager
+async def together(conn: Connection) -> AsyncIterator[None]:
     """Statements of one transaction, sent without waiting for each other.
 
     On an autocommit connection the server takes all of a pipeline for one transaction and commits
     it at its end; that end is waited for. BEGIN and COMMIT would cost two more statements. Results
-    are fetched after the block.
+    are fetched after the block. A commit that is refused leaves the connection out of step: it is
+    closed then, so that whoever uses it connects again.
     """
-    return conn.pipeline()
+    try:
+        async with conn.pipeline():
+            yield
+    except BaseException:
+        if conn.pgconn.pipeline_status != PipelineStatus.OFF:
+            await conn.close()
+        raise
 
 
 def time_zone() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -15,6 +15,7 @@ from batches.engine.plan import PlannedItem, ShardPlan
 from batches.engine.state import LaneState, TurnOptions
 from batches.models import Call, Job
 from batches.store.claim import unsent_calls
+from batches.store.connections import Connection, together
 from tests.factories import ShardSpec, items_of, make_lane
 from tests.integration.store.support import (
     answer,
@@ -94,3 +95,34 @@ def test_answer_that_cannot_be_recorded_at_all_is_not_taken_for_a_call_never_sen
 
     answered = answer(items_of(job)[0], "confirmed")
     assert run(scene()) == []
+
+
+async def _group(conn: Connection, *statements: LiteralString) -> None:
+    async with together(conn):
+        for statement in statements:
+            await conn.execute(statement)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_group_whose_commit_is_refused_raises_and_closes_its_connection():
+    async def scene() -> None:
+        async with connected() as (conn,):
+            await conn.execute("create temp table u (a int unique deferrable initially deferred)")
+            with pytest.raises(psycopg.OperationalError):
+                await _group(conn, "insert into u values (1), (1)")
+            assert conn.closed, "it would give one statement's results for another's"
+
+    run(scene())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_group_with_a_refused_statement_keeps_its_connection_and_nothing_else():
+    async def scene() -> None:
+        async with connected() as (conn,):
+            await conn.execute("create temp table u (a int unique)")
+            with pytest.raises(psycopg.IntegrityError):
+                await _group(conn, "insert into u values (7)", "insert into u values (1), (1)")
+            assert not conn.closed
+            assert await (await conn.execute("select count(*) from u")).fetchall() == [(0,)]
+
+    run(scene())
