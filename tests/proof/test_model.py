@@ -11,7 +11,7 @@ import random
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -205,6 +205,8 @@ class Histories(RuleBasedStateMachine):
         assert marked == expected
         self.counts["reconciled"] += marked
         self._observe()
+        if marked:  # like every verb it is followed by what is due in its job
+            self._abandon_cancelled([model.jobs[job]])
 
     def _a_login_is_lost(self, rng: random.Random) -> None:
         model = self.world.model
@@ -217,7 +219,10 @@ class Histories(RuleBasedStateMachine):
     def _advance(self, _rng: random.Random) -> None:
         advance_jobs()
         self._observe()
-        for job in self.world.model.jobs.values():
+        self._abandon_cancelled(self.world.model.jobs.values())
+
+    def _abandon_cancelled(self, jobs: Iterable[m.JobModel]) -> None:
+        for job in jobs:
             if job.status in ("cancelling", "cancelled"):
                 self.world.model.abandon(job.id)
 
