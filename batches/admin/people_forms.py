@@ -15,6 +15,8 @@ from django.utils.translation import gettext_lazy as _l
 
 from batches.models import Job
 
+from .verbs import actor_of
+
 if TYPE_CHECKING:
     _PermissionField = forms.ModelMultipleChoiceField[Permission]
     _UserAdmin = UserAdmin[User]
@@ -59,6 +61,34 @@ def offered_permissions() -> QuerySet[Permission]:
     return found.select_related("content_type").order_by("-content_type__model", "id")
 
 
+def permissions_of(user: User) -> QuerySet[Permission]:
+    """What a person was given, by roles or by itself; of somebody switched off, too."""
+    return Permission.objects.filter(Q(group__user=user) | Q(user=user))
+
+
+def permissions_to_give(giver: User) -> QuerySet[Permission]:
+    """Nobody gives what they do not have."""
+    if giver.is_superuser:
+        return offered_permissions()
+    return offered_permissions().filter(pk__in=permissions_of(giver).values("pk"))
+
+
+def roles_to_give(giver: User) -> QuerySet[Group]:
+    """Roles that do not allow more than the giver may do."""
+    if giver.is_superuser:
+        return Group.objects.all()
+    beyond = Permission.objects.exclude(pk__in=permissions_of(giver).values("pk"))
+    return Group.objects.exclude(permissions__in=beyond)
+
+
+def may_manage(manager: User, user: User) -> bool:
+    """Whoever can change a person (their password above all) can act as that person."""
+    if manager.is_superuser:
+        return True
+    held = permissions_of(manager).values("pk")
+    return not user.is_superuser and not permissions_of(user).exclude(pk__in=held).exists()
+
+
 class _PlainDeletion:
     """What goes when one is deleted; Django would list the rows of its link tables as well."""
 
@@ -75,16 +105,17 @@ class RoleAdmin(_PlainDeletion, GroupAdmin):
     filter_horizontal = ()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        kept = list(form.instance.permissions.exclude(pk__in=offered_permissions().values("pk")))
+        offered = permissions_to_give(actor_of(request)).values("pk")
+        kept = list(form.instance.permissions.exclude(pk__in=offered))
         super().save_related(request, form, formsets, change)
         form.instance.permissions.add(*kept)
 
     def formfield_for_manytomany(
         self, db_field: ManyToManyField[Any, Any], request: HttpRequest | None = None, **kwargs: Any
     ) -> Any:
-        if db_field.name == "permissions":
+        if db_field.name == "permissions" and request is not None:
             return PermissionField(
-                queryset=offered_permissions(),
+                queryset=permissions_to_give(actor_of(request)),
                 widget=forms.CheckboxSelectMultiple,
                 required=False,
                 label=_l("权限"),
@@ -122,11 +153,37 @@ class PersonAdmin(_PlainDeletion, _UserAdmin):
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).prefetch_related("groups")
 
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        allowed = super().has_change_permission(request, obj)
+        return allowed and (obj is None or may_manage(actor_of(request), obj))
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        allowed = super().has_delete_permission(request, obj)
+        return allowed and (obj is None or may_manage(actor_of(request), obj))
+
+    def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """Only a superuser makes another, so nobody else's form has the box."""
+        fieldsets = super().get_fieldsets(request, obj)
+        if actor_of(request).is_superuser:
+            return fieldsets
+        return [
+            (title, {**shown, "fields": tuple(f for f in shown["fields"] if f != "is_superuser")})
+            for title, shown in fieldsets
+        ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """Nobody but a superuser changes the roles that they have themselves."""
+        fields = tuple(super().get_readonly_fields(request, obj))
+        actor = actor_of(request)
+        own = obj is not None and obj.pk == actor.pk and not actor.is_superuser
+        return (*fields, "groups") if own else fields
+
     def formfield_for_manytomany(
         self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any
     ) -> Any:
         if db_field.name == "groups":
             kwargs["widget"] = forms.CheckboxSelectMultiple
+            kwargs["queryset"] = roles_to_give(actor_of(request))
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
