@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 PLACE_MARGIN = 10.0
 #: seconds after which a gate that did not answer is asked again
 ASK_AGAIN = 1.0
+#: seconds for which a permit is good; within the half second that the gates allow for
+PERMIT_GOOD = 0.45
 
 
 class Due(Protocol):
@@ -40,8 +43,13 @@ class Admission:
     def __init__(self, redis_url: str) -> None:
         self._gate = GatewayGate(redis_url)
         self._ended: dict[int, list[str]] = {}
-        #: a gate did not answer the last time it was asked
-        self.away = False
+        #: monotonic time until which Redis, which did not answer, is not asked again
+        self._away_until = 0.0
+
+    @property
+    def away(self) -> bool:
+        """A gate did not answer the last time it was asked."""
+        return self._away_until > 0.0
 
     async def aclose(self) -> None:
         """Hand back what is left and close."""
@@ -55,6 +63,9 @@ class Admission:
         """
         if gateway.rate_limit is None and gateway.max_concurrent is None:
             return Permits(self._gate, gateway, wanted), 0.0
+        asked_at = time.monotonic()
+        if asked_at < self._away_until:
+            return Permits(self._gate, gateway, ()), self._away_until - asked_at
         try:
             grant = await self._gate.take(
                 gateway.gateway_id,
@@ -67,10 +78,12 @@ class Admission:
         except GateUnavailableError as error:
             if not self.away:
                 log.warning("calls to %s hold: %s", gateway.config.base_url, error)
-            self.away = True
+            self._away_until = time.monotonic() + ASK_AGAIN
             return Permits(self._gate, gateway, ()), ASK_AGAIN
-        self.away = False
+        self._away_until = 0.0
         permits = Permits(self._gate, gateway, wanted[: grant.granted], grant)
+        if gateway.rate_limit is not None:
+            permits.good_until = asked_at + PERMIT_GOOD
         return permits, grant.wait_ms / 1000
 
     def ended(self, gateway: GatewayPlan, token: str) -> None:
@@ -79,8 +92,8 @@ class Admission:
             self._ended.setdefault(gateway.gateway_id, []).append(token)
 
     async def hand_back(self) -> None:
-        """Give the places of ended calls to others."""
-        while self._ended:
+        """Give the places of ended calls to others; later, while Redis is away."""
+        while self._ended and time.monotonic() >= self._away_until:
             gateway_id, tokens = self._ended.popitem()
             await self._gate.release(gateway_id, tokens)
 
@@ -101,6 +114,8 @@ class Permits:
         self._sizes = sizes
         self._grant = grant
         self.calls = len(sizes)
+        #: monotonic moment; a request that is not on its way by then does not leave
+        self.good_until: float | None = None
 
     async def use(self, calls: int, sends: int) -> None:
         """Keep permits for `calls` calls with `sends` targets together; give the others back."""

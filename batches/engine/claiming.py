@@ -111,6 +111,8 @@ class Claimer:
             )
         except psycopg.OperationalError as error:
             log.warning("claim failed, nothing of it was sent: %s", error)
+            for permit in permits.values():
+                await permit.use(0, 0)
             put_back(state, picks)
             await self._recover()
             return
@@ -131,7 +133,13 @@ class Claimer:
             mine = [(item, claimed[i]) for item in pick.items if (i := item.item_id) in claimed]
             if mine:
                 places_of = places.get(pick.gateway.gateway_id)
-                self._launch(pick, mine, began, places_of.pop() if places_of else "")
+                self._launch(
+                    pick,
+                    mine,
+                    began,
+                    places_of.pop() if places_of else "",
+                    permits[pick.gateway.gateway_id].good_until,
+                )
             rest = [item for item in pick.items if item.item_id not in claimed]
             if gate is None:
                 pick.put_back(rest)
@@ -165,6 +173,7 @@ class Claimer:
         mine: Sequence[tuple[PlannedItem, store.Claimed]],
         began: float,
         place: str,
+        permit_until: float | None,
     ) -> None:
         state = self._state
         account = pick.account
@@ -181,6 +190,7 @@ class Claimer:
             gateway=pick.gateway,
             claimed_at=began,
             place=place,
+            permit_until=permit_until,
         )
         task = asyncio.get_running_loop().create_task(self._fly(flight))
         task.add_done_callback(lambda done: self._cut_off(flight, done))

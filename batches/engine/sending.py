@@ -37,14 +37,23 @@ class Flight:
     claimed_at: float
     #: its place among the gateway's concurrent calls; '' where they are not counted
     place: str = ""
+    #: monotonic moment after which the gateway's permit is no longer good; None without one
+    permit_until: float | None = None
 
 
 async def fly(
     flight: Flight, transport: Transport, *, may_send: Callable[[], bool], rng: random.Random
 ) -> Settled:
     """Make the call once and judge what came of it. Never raises, not even when cancelled."""
-    started = time.monotonic()
+    started = left = time.monotonic()
     status: int | None = None
+
+    def door() -> bool:
+        """The last look before the first byte: a connection may have taken seconds to come."""
+        nonlocal left
+        left = time.monotonic()
+        return may_send() and (flight.permit_until is None or left <= flight.permit_until)
+
     outcomes: Sequence[Outcome]
     built = _build(flight)
     if isinstance(built, NotSent):
@@ -56,7 +65,7 @@ async def fly(
         call, request = built
         step_soon("send.waiting")
         try:
-            answer = await transport.post(request, timeout=flight.gateway.timeout)
+            answer = await transport.post(request, door=door, timeout=flight.gateway.timeout)
         except asyncio.CancelledError:
             answer = Unknown(Category.ABORTED, "cut off while waiting for the answer")
         step("send.answered")
@@ -77,7 +86,7 @@ async def fly(
         ),
         http_status=status,
         duration_ms=int((time.monotonic() - started) * 1000),
-        late=max(0.0, started - flight.claimed_at - PROMPT),
+        late=max(0.0, left - flight.claimed_at - PROMPT),
         throttled=flight.account.throttled,
     )
 

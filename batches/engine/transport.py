@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -30,12 +32,28 @@ class Answer:
     body: bytes
 
 
+#: asked once the connection of this task's request is there, right before its first byte
+_DOOR: ContextVar[Callable[[], bool] | None] = ContextVar("_DOOR", default=None)
+
+
+class _HeldBackError(Exception):
+    """The request may not leave any more; not a byte of it has."""
+
+
 class _Connector(aiohttp.TCPConnector):
-    """Keeps no connection on which something arrived while it was idle.
+    """Asks at the door, and keeps no connection on which something arrived while it was idle.
 
     aiohttp would take that for the answer to the next request: one item would be recorded with
     another one's answer. Proved by test_transport.py, also for the day `_get` changes its name.
     """
+
+    async def connect(self, *args: Any, **kwargs: Any) -> Any:
+        connection = await super().connect(*args, **kwargs)
+        door = _DOOR.get()
+        if door is not None and not door():
+            connection.release()
+            raise _HeldBackError
+        return connection
 
     async def _get(self, *args: Any, **kwargs: Any) -> Any:
         while (kept := await super()._get(*args, **kwargs)) is not None:
@@ -78,12 +96,15 @@ class Transport:
         self,
         request: HttpRequest,
         *,
+        door: Callable[[], bool] | None = None,
         timeout: float,  # noqa: ASYNC109 - the client's own time-out tells its phases apart
     ) -> Answer | NotSent | Unknown:
         """Send one request and wait up to `timeout` seconds for the whole answer.
 
-        Raises only `asyncio.CancelledError`; then nothing is known of the request.
+        `door` is asked when all is ready for the first byte; False sends nothing. Raises only
+        `asyncio.CancelledError`; then nothing is known of the request.
         """
+        _DOOR.set(door)
         try:
             async with self._session.request(
                 request.method,
@@ -109,6 +130,8 @@ class Transport:
             aiohttp.NonHttpUrlClientError,
         ) as error:
             return NotSent(Category.UNREACHABLE, _words(error))
+        except _HeldBackError:
+            return NotSent(Category.LOST, "held back at the last moment")
         except TimeoutError:
             return Unknown(Category.TIMEOUT, f"no answer within {timeout:g} s")
         except aiohttp.ClientPayloadError as error:
