@@ -9,9 +9,11 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
-from batches.gateways.registry import gateway_kinds
+from batches.gateways.base import GatewayConfig
+from batches.gateways.registry import gateway_kinds, get_gateway
 from batches.models import Account, Gateway
 
 if TYPE_CHECKING:
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
     _AccountAdmin = admin.ModelAdmin[Account]
 else:
     _GatewayForm, _GatewayAdmin, _AccountAdmin = forms.ModelForm, admin.ModelAdmin, admin.ModelAdmin
+
+
+#: where the form shows what is wrong, by the start of the problem's code
+_FIELD_OF = {
+    "gateway_option": "options",
+    "gateway_url": "base_url",
+    "gateway_dialect": "dialect",
+    "gateway_token": "new_token",
+    "gateway_kind": "kind",
+}
 
 
 class GatewayForm(_GatewayForm):
@@ -52,13 +64,49 @@ class GatewayForm(_GatewayForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["kind"].choices = [(kind, kind) for kind in gateway_kinds()]  # type: ignore[attr-defined]
+        if _token_is_sealed(self.instance):
+            self.fields["new_token"].help_text = _l("令牌无法解密，请重新填写。")
+
+    def clean_options(self) -> dict[str, Any]:
+        options = self.cleaned_data["options"]
+        if options is None:
+            return {}
+        if not isinstance(options, dict):
+            raise forms.ValidationError(_("选项应为 JSON 对象，例如 {}。"))
+        return options
+
+    def clean(self) -> None:
+        """What the adapter itself finds wrong, each at its field."""
+        super().clean()
+        if self.errors:
+            return
+        given = self.cleaned_data
+        config = GatewayConfig(
+            kind=given["kind"],
+            base_url=given["base_url"],
+            dialect=given["dialect"],
+            token=given["new_token"] or self.instance.token,
+            options=given["options"],
+        )
+        for problem in get_gateway(config.kind).validate(config):
+            field = next(
+                (at for code, at in _FIELD_OF.items() if problem.code.startswith(code)), None
+            )
+            self.add_error(field, problem.translated(_))
 
     def save(self, commit: bool = True) -> Gateway:
         if token := self.cleaned_data.get("new_token"):
             self.instance.token = token
-        if not self.instance.callback_secret:
+        if self.instance.pk is None:
             self.instance.callback_secret = secrets.token_urlsafe(24)
         return super().save(commit)
+
+
+def _token_is_sealed(gateway: Gateway) -> bool:
+    """There is a token, and no key of this installation opens it."""
+    if gateway.pk is None or gateway.token:
+        return False
+    return Gateway.objects.filter(pk=gateway.pk).exclude(token="").exists()
 
 
 @admin.register(Gateway)
@@ -77,9 +125,15 @@ class GatewayAdmin(_GatewayAdmin):
         (_l("细节"), {"fields": ("timeout_seconds", "options", "callback_path", "created_at")}),
     )
 
+    def save_model(self, request: HttpRequest, obj: Gateway, form: Any, change: bool) -> None:
+        """Writes what was changed alone: a token that no key opens reads as none, and stays."""
+        changed = ["token" if name == "new_token" else name for name in form.changed_data]
+        obj.save(update_fields=changed if change else None)
+
     @admin.display(description=_l("回调地址"))
     def callback_path(self, gateway: Gateway) -> str:
-        return f"/callbacks/{gateway.callback_secret}/" if gateway.pk else "—"
+        """Not the address: nothing answers there yet."""
+        return _("本版本还不接收回调，网关上不必设置回调地址。")
 
 
 @admin.register(Account)

@@ -16,7 +16,8 @@ from batches.actions.checks import any_value, id_problem
 from batches.domain.errors import InvalidInputError
 from batches.domain.problems import Names, Problem, Term
 from batches.domain.text import N_
-from batches.gateways.registry import gateway_kinds
+from batches.gateways.base import GatewayConfig
+from batches.gateways.registry import gateway_kinds, get_gateway
 from batches.intake.cells import clean_id, clean_text
 from batches.intake.source import FileRefusedError, Source
 from batches.intake.table import open_table
@@ -143,30 +144,12 @@ def _read(source: Source) -> tuple[list[_Row], list[Problem]]:
 
 
 def _parse(number: int, values: dict[str, str]) -> tuple[_Row, list[Problem]]:
-    faults: list[Problem] = []
     url = clean_id(values["gateway_url"]).rstrip("/")
-    try:
-        URLValidator(schemes=["http", "https"])(url)
-    except ValidationError:
-        faults.append(
-            Problem(
-                "gateway_url_invalid",
-                N_("网关地址“%(value)s”不是 http:// 或 https:// 开头的地址。"),
-                {"value": url[:100]},
-            )
-        )
     guid = clean_id(values["guid"])
+    kind = clean_id(values.get("gateway_kind", ""))
+    faults = _gateway_faults(url, kind)
     if fault := id_problem(guid):
         faults.append(fault)
-    kind = clean_id(values.get("gateway_kind", ""))
-    if kind and kind not in gateway_kinds():
-        faults.append(
-            Problem(
-                "gateway_kind_unknown",
-                N_("不认识的网关类型“%(value)s”。可用：%(known)s。"),
-                {"value": kind[:40], "known": Names(gateway_kinds())},
-            )
-        )
     row = _Row(number, url, guid, kind)
     if name := values.get("name", ""):
         row.columns["name"] = name
@@ -187,6 +170,33 @@ def _parse(number: int, values: dict[str, str]) -> tuple[_Row, list[Problem]]:
         else:
             row.columns[key] = int(text)
     return row, faults
+
+
+def _gateway_faults(url: str, kind: str) -> list[Problem]:
+    """What is wrong with a gateway as the file names it."""
+    faults: list[Problem] = []
+    try:
+        URLValidator(schemes=["http", "https"])(url)
+    except ValidationError:
+        faults.append(
+            Problem(
+                "gateway_url_invalid",
+                N_("网关地址“%(value)s”不是 http:// 或 https:// 开头的地址。"),
+                {"value": url[:100]},
+            )
+        )
+    if kind and kind not in gateway_kinds():
+        faults.append(
+            Problem(
+                "gateway_kind_unknown",
+                N_("不认识的网关类型“%(value)s”。可用：%(known)s。"),
+                {"value": kind[:40], "known": Names(gateway_kinds())},
+            )
+        )
+    if faults:
+        return faults
+    kind = kind or gateway_kinds()[0]
+    return get_gateway(kind).validate(GatewayConfig(kind, url, dialect=Gateway.Dialect.PATH))
 
 
 def _contradictions(rows: list[_Row]) -> list[Problem]:

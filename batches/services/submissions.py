@@ -197,7 +197,7 @@ def reread(
                 request["mapping"] = dict(mapping)
             if not job.upload_id:
                 raise InvalidInputError(
-                    Problem("upload_gone", N_("原文件已按保留期清除，请重新上传。"))
+                    Problem("upload_gone", N_("原文件已不在，请重新上传。"))
                 )
             moved = job_store.move_job(
                 job_id=job_id,

@@ -96,6 +96,14 @@ def test_every_faulty_row_is_named_and_nothing_is_changed() -> None:
     assert Account.objects.get().name == "旧名"
 
 
+@pytest.mark.parametrize("ending", ["/?key=1", "/#top"])
+def test_gateway_address_that_no_request_can_be_made_of_is_refused(ending: str) -> None:
+    [said] = refusals(f"wecomapi,http://10.0.0.1:9100{ending},1688850000000001,,,,")
+    assert "第 2 行" in said
+    assert "不带参数" in said
+    assert not Gateway.objects.exists()
+
+
 def test_reserve_must_stay_below_the_total_also_of_a_known_account() -> None:
     make_account(gateway=make_gateway(base_url="http://10.0.0.1"), guid="g1", total_rate_per_min=30)
     assert "必须小于总速率 60" in refusals("wecomapi,http://10.0.0.1,g2,,60,60,1")[0]

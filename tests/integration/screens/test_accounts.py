@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet, MultiFernet
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -171,6 +172,60 @@ def test_gateway_token_is_written_and_never_shown(client: Client) -> None:
     client.post(address, _gateway_form(name="改名"))
     gateway.refresh_from_db()
     assert (gateway.name, gateway.token) == ("改名", "s3cret-token")
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "words"),
+    [
+        ({"options": '{"sucess_codes": [0]}'}, "options", "不认识的网关选项“sucess_codes”"),
+        ({"options": '{"success_codes": 200}'}, "options", "非空的成功码列表"),
+        ({"options": "[0]"}, "options", "JSON 对象"),
+        ({"base_url": "http://10.0.0.1/?key=1"}, "base_url", "不带参数"),
+        ({"new_token": "a\tb"}, "new_token", "只能含可打印的英文字符"),
+        ({"kind": "other"}, "kind", "other"),
+    ],
+)
+def test_gateway_that_could_not_send_is_refused_at_the_field(
+    client: Client, given: dict[str, str], field: str, words: str
+) -> None:
+    response = client.post(reverse("admin:batches_gateway_add"), _gateway_form(**given))
+    assert response.status_code == 200
+    errors = response.context["adminform"].form.errors
+    assert list(errors) == [field]
+    assert words in errors[field][0]
+    assert not Gateway.objects.exists()
+
+
+def test_gateway_without_options_takes_the_defaults(client: Client) -> None:
+    response = client.post(reverse("admin:batches_gateway_add"), _gateway_form(options=""))
+    assert response.status_code == 302
+    assert Gateway.objects.get().options == {}
+
+
+def test_token_that_no_key_opens_is_told_and_kept(client: Client) -> None:
+    gateway = make_gateway(name="网关", token="s3cret-token")
+    address = reverse("admin:batches_gateway_change", args=[gateway.pk])
+    said = "令牌无法解密，请重新填写"
+    assert said not in text_of(client.get(address))
+    changed = _gateway_form(base_url=gateway.base_url, name="改名")
+    with pytest.MonkeyPatch.context() as patch:
+        # tokens alone get another key, so that the session stays good
+        patch.setattr("batches.models.secret._box", _another_box)
+        assert said in text_of(client.get(address))
+        assert client.post(address, changed).status_code == 302
+    gateway.refresh_from_db()
+    assert (gateway.name, gateway.token) == ("改名", "s3cret-token")
+
+
+def _another_box() -> MultiFernet:
+    return MultiFernet([Fernet(Fernet.generate_key())])
+
+
+def test_gateway_page_says_that_callbacks_are_not_received(client: Client) -> None:
+    gateway = make_gateway()
+    shown = client.get(reverse("admin:batches_gateway_change", args=[gateway.pk]))
+    assert "本版本还不接收回调" in text_of(shown)
+    assert gateway.callback_secret not in shown.content.decode()
 
 
 def test_test_send_submitted_twice_is_sent_once(
