@@ -57,13 +57,18 @@ def queue(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def mark(request: HttpRequest) -> HttpResponse:
-    """What a person found out about the chosen items (`item` = "job:item"), with the reason."""
+    """What a person found out about the chosen items (`item` = "job:item:call").
+
+    The call is the one that the page showed: an item that was sent again since is left alone.
+    """
     chosen: dict[int, list[int]] = defaultdict(list)
+    calls: dict[int, int] = {}
     for text in request.POST.getlist("item"):
-        job_text, _colon, item_text = text.partition(":")
-        job_id, item_id = number(job_text), number(item_text)
+        job_id, item_id, call_id = (number(part) for part in (text + "::").split(":")[:3])
         if job_id is not None and item_id is not None:
             chosen[job_id].append(item_id)
+            if call_id is not None:
+                calls[item_id] = call_id
     delivered = request.POST.get("delivered")
     if delivered not in ("1", "0"):
         return unusable(request, [_("请选择「标记已送达」或「标记未送达」。")])
@@ -75,6 +80,7 @@ def mark(request: HttpRequest) -> HttpResponse:
             done = mark_items(
                 job_id=job_id,
                 item_ids=item_ids,
+                calls=calls,
                 delivered=delivered == "1",
                 actor=actor_of(request),
                 reason=request.POST.get("reason", ""),

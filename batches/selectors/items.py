@@ -72,6 +72,7 @@ class Doubt:
     submitted_at: datetime
     category: str | None
     msg_id: str | None
+    call_id: int | None
     http_status: int | None
     call_message: str | None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
@@ -23,7 +23,7 @@ MOST_IDS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """`skipped` items were confirmed, failed or in flight by then, or are not of this job."""
+    """`skipped` items were settled, in flight or sent again by then, or are of another job."""
 
     job: Job
     marked: int
@@ -37,25 +37,36 @@ def mark_items(
     delivered: bool,
     actor: User | None,
     reason: str,
+    calls: Mapping[int, int] | None = None,
 ) -> Marked:
     """Settle unconfirmed items by an operator's finding; one audit line for each.
 
     Delivered → confirmed; not delivered → failed(not_delivered), which may be retried. The
-    send stays spent. Raises `WrongStateError` if none of the items waits for a finding.
+    send stays spent. `calls` tells of an item which call the finding is about: if it was sent
+    again since, it is skipped. Raises `WrongStateError` if none of the items waits for a finding.
     """
-    wanted = set(item_ids)
+    wanted = sorted(set(item_ids))
     if not wanted:
         raise InvalidInputError(Problem("no_items", N_("没有选择条目。")))
     if len(wanted) > MOST_IDS:
         raise InvalidInputError(
             Problem("too_many_items", N_("一次最多选 %(most)s 条。"), {"most": MOST_IDS})
         )
-    with acting(Verb.RECONCILE, job_id=job_id, actor=actor, reason=reason) as act:
-        marked = item_store.reconcile_items(
-            job_id=job_id, item_ids=wanted, delivered=delivered, actor=actor, reason=act.reason
-        )
-        if not marked:
-            raise WrongStateError(
-                _("所选条目都不在等待核实：可能已被确认、已被他人核实，或还在等网关应答。")
+    calls = calls or {}
+    marked = 0
+    # in bounded transactions, so that claims never wait long for the job
+    for at in range(0, len(wanted), item_store.CHUNK):
+        part = wanted[at : at + item_store.CHUNK]
+        with acting(Verb.RECONCILE, job_id=job_id, actor=actor, reason=reason) as act:
+            marked += item_store.reconcile_items(
+                job_id=job_id,
+                calls={item: calls.get(item) for item in part},
+                delivered=delivered,
+                actor=actor,
+                reason=act.reason,
             )
+            if not marked and part[-1] == wanted[-1]:
+                raise WrongStateError(
+                    _("所选条目都不在等待核实：可能已被确认、已被他人核实，或还在等网关应答。")
+                )
     return Marked(job=fresh(job_id), marked=marked, skipped=len(wanted) - marked)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -15,7 +16,8 @@ from batches.domain.states import ItemState, ShardStatus, shard_sources
 from .events import actor_name
 from .queries import sql
 
-RETRY_CHUNK = 100_000
+#: most items of one transaction: claims wait for as long as it holds the job
+CHUNK = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,18 @@ class Retried:
     resent: int
 
 
-def retry_items(*, job_id: int, selection: Selection, actor: User | None, reason: str) -> Retried:
-    """failed → pending, in chunks within the caller's transaction; shards reopen."""
+def clock() -> datetime:
+    """The database's time of day, which stamps the items."""
+    with connection.cursor() as cursor:
+        cursor.execute("select clock_timestamp()")
+        found: datetime = cursor.fetchone()[0]
+        return found
+
+
+def retry_items(
+    *, job_id: int, selection: Selection, began: datetime, actor: User | None, reason: str
+) -> Retried:
+    """failed → pending for at most `CHUNK` items that failed before `began`; shards reopen."""
     reopened = shard_sources(ShardStatus.RUNNING) - {ShardStatus.PAUSED, ShardStatus.PENDING}
     params: dict[str, Any] = {
         "job": job_id,
@@ -45,38 +57,45 @@ def retry_items(*, job_id: int, selection: Selection, actor: User | None, reason
         "code": selection.code,
         "shard": selection.shard_id,
         "items": None if selection.item_ids is None else list(selection.item_ids),
+        "began": began,
+        "most": CHUNK,
         "reopened": [status.value for status in reopened],
-        "most": RETRY_CHUNK,
         "actor": actor.pk if actor else None,
         "actor_name": actor_name(actor),
         "reason": reason,
     }
-    moved = resent = 0
     with connection.cursor() as cursor:
-        cursor.execute(sql("lock_failed_shards"), params)
-        while True:
-            cursor.execute(sql("retry_items"), params)
-            step, twice = cursor.fetchone()
-            moved, resent = moved + step, resent + twice
-            if step < RETRY_CHUNK:
-                return Retried(moved=moved, resent=resent)
+        # 1. which, 2. their shards in id order, 3. the items themselves
+        cursor.execute(sql("pick_failed"), params)
+        picked, shards = cursor.fetchone()
+        if not picked:
+            return Retried(moved=0, resent=0)
+        cursor.execute(sql("lock_shards"), {"shards": shards})
+        cursor.execute(sql("retry_items"), params | {"picked": picked})
+        moved, resent = cursor.fetchone()
+        return Retried(moved=moved, resent=resent)
 
 
 def reconcile_items(
     *,
     job_id: int,
-    item_ids: Collection[int],
+    calls: Mapping[int, int | None],
     delivered: bool,
     actor: User | None,
     reason: str,
 ) -> int:
-    """submitted → confirmed or failed by a person's finding; how many were in a state for it."""
+    """submitted → confirmed or failed by a person's finding; how many were in a state for it.
+
+    `calls` names the items, each with the call that the finding is about, None for any.
+    """
+    wanted = sorted(calls)
     with connection.cursor() as cursor:
         cursor.execute(
             sql("reconcile_items"),
             {
                 "job": job_id,
-                "items": sorted(set(item_ids)),
+                "items": wanted,
+                "calls": [calls[item] for item in wanted],
                 "state": (ItemState.CONFIRMED if delivered else ItemState.FAILED).value,
                 "category": None if delivered else Category.NOT_DELIVERED.value,
                 "kind": "item.delivered" if delivered else "item.not_delivered",

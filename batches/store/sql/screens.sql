@@ -158,7 +158,7 @@ i as (
 )
 select i.id, i.job_id, b.name as job_name, s.ordinal as shard_ordinal,
   coalesce(nullif(a.name, ''), a.guid) as account, i.row_no, i.target, i.in_doubt_at as since,
-  i.submitted_at, i.category, i.msg_id, c.http_status, c.message as call_message
+  i.submitted_at, i.category, i.msg_id, i.call_id, c.http_status, c.message as call_message
 from i
 join batches_job b on b.id = i.job_id
 join batches_shard s on s.id = i.shard_id
@@ -177,7 +177,7 @@ with i as (
 )
 select i.id, i.job_id, b.name as job_name, s.ordinal as shard_ordinal,
   coalesce(nullif(a.name, ''), a.guid) as account, i.row_no, i.target, i.submitted_at as since,
-  i.submitted_at, i.category, i.msg_id, c.http_status, c.message as call_message
+  i.submitted_at, i.category, i.msg_id, i.call_id, c.http_status, c.message as call_message
 from i
 join batches_job b on b.id = i.job_id
 join batches_shard s on s.id = i.shard_id

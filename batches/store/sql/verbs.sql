@@ -47,12 +47,24 @@ from (
 where s.id = o.id and s.status = 'paused'
 returning s.ordinal
 
--- name: lock_failed_shards
--- Before the chunks of a retry, all at once and in id order: a chunk may touch any of them.
-select id from batches_shard
-where job_id = %(job)s and failed > 0 and (%(shard)s::bigint is null or id = %(shard)s)
-order by id
-for no key update
+-- name: pick_failed
+-- Some failed items of a retry, any of them, so that the scan ends as soon as there are enough;
+-- those that failed after the retry began are not meant by it. Nothing is locked yet.
+select array_agg(f.id) as items, array_agg(distinct f.shard_id) as shards
+from (
+  select i.id, i.shard_id
+  from batches_item i
+  where i.job_id = %(job)s and i.state = 'failed' and i.category = any(%(categories)s)
+    and (%(code)s::text is null or coalesce(i.code, '') = %(code)s)
+    and (%(shard)s::bigint is null or i.shard_id = %(shard)s)
+    and (%(items)s::bigint[] is null or i.id = any(%(items)s))
+    and i.settled_at <= %(began)s
+  limit %(most)s
+) f
+
+-- name: lock_shards
+-- Before their items, all at once and in id order.
+select id from batches_shard where id = any(%(shards)s) order by id for no key update
 
 -- name: retry_items
 -- One bounded step of a retry. The last failure stays on the item until its next attempt; the
@@ -63,12 +75,8 @@ with picked as materialized (
   select i.id, i.shard_id, i.call_id,
     (i.category = 'not_delivered' or i.accepted_at is not null) as spent
   from batches_item i
-  where i.job_id = %(job)s and i.state = 'failed' and i.category = any(%(categories)s)
-    and (%(code)s::text is null or coalesce(i.code, '') = %(code)s)
-    and (%(shard)s::bigint is null or i.shard_id = %(shard)s)
-    and (%(items)s::bigint[] is null or i.id = any(%(items)s))
+  where i.id = any(%(picked)s) and i.state = 'failed'
   order by i.id
-  limit %(most)s
   for no key update
 ),
 item as (
@@ -101,15 +109,18 @@ select count(*)::int as moved, count(*) filter (where spent)::int as resent from
 -- name: reconcile_items
 -- An operator's finding about items without a proof. Items first and in id order, then shards in
 -- id order, as the settle does. Items in flight (neither accepted nor in doubt) still wait for
--- their answer and are not touched. The send stays spent either way.
+-- their answer and are not touched, nor is an item that was sent again since the person looked: the
+-- finding is about the call in `calls`, if it names one. The send stays spent either way.
 with t as materialized (select clock_timestamp() as at),
 picked as materialized (
   select i.id, i.shard_id, i.seq, i.call_id, i.in_doubt_at is not null as doubt, i.category
   from batches_item i
+  join unnest(%(items)s::bigint[], %(calls)s::bigint[]) as w(id, call_id) on w.id = i.id
   where i.job_id = %(job)s and i.id = any(%(items)s) and i.state = 'submitted'
     and (i.in_doubt_at is not null or i.accepted_at is not null)
+    and (w.call_id is null or i.call_id = w.call_id)
   order by i.id
-  for no key update
+  for no key update of i
 ),
 item as (
   update batches_item i

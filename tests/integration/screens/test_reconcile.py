@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -144,3 +145,21 @@ def test_mark_never_leads_outside(back: str, client: Client) -> None:
         },
     )
     assert response.headers["Location"] == reverse(QUEUE)
+
+
+def test_stale_page_does_not_mark_the_new_call_of_an_item_sent_again(client: Client) -> None:
+    job = make_job(shards=[ShardSpec(in_doubt=2, accepted=1)])
+    page = client.get(reverse(QUEUE), {"job": job.pk}).content.decode()
+    chosen = re.findall(r'name="item" value="([^"]+)"', page)
+    resent, same = _doubts(job)
+    assert chosen == [f"{job.pk}:{item.pk}:{item.call_id}" for item in (resent, same)]
+    # somebody found the first undelivered and tried it again, and it is in doubt once more
+    Item.objects.filter(pk=resent.pk).update(call_id=resent.call_id + 100_000)
+    response = client.post(
+        reverse("admin:reconcile_mark"), {"item": chosen, "delivered": "0", "reason": "没收到"}
+    )
+    assert [item.pk for item in _doubts(job)] == [resent.pk]
+    assert "1 条已不在等待核实" in text_of(client.get(response.headers["Location"]))
+    shown = client.get(reverse(QUEUE), {"job": job.pk, "kind": "unconfirmed"}).content.decode()
+    (accepted,) = [item for item in items_of(job, "submitted") if item.accepted_at]
+    assert f'value="{job.pk}:{accepted.pk}:{accepted.call_id}"' in shown

@@ -11,13 +11,16 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection, connections, transaction
+from django.db.models import F
+from django.utils import timezone
 
 from batches.domain.errors import BatchesError, StaleVersionError, WrongStateError
 from batches.domain.states import JobStatus
-from batches.models import Event, Item, Job
+from batches.models import Event, Item, Job, Shard
 from batches.selectors.verify import verify
-from batches.services import jobs
+from batches.services import jobs, reconcile, retry
 from batches.services.reconcile import mark_items
+from batches.store import items as item_store
 from batches.store.queries import sql
 from tests.factories import ShardSpec, items_of, make_job, make_lane, other_connection
 
@@ -241,4 +244,120 @@ def test_retry_and_settle_of_the_same_shard_keep_the_counters() -> None:
     assert retry.end() is None
     shard = job.shards.get()
     assert (shard.pending, shard.confirmed, shard.failed, shard.status) == (2, 1, 0, "running")
+    assert verify().findings == ()
+
+
+@contextmanager
+def _between(
+    monkeypatch: pytest.MonkeyPatch, module: Any, do: Callable[[int], None]
+) -> Iterator[None]:
+    """Calls `do(n)` before the n-th transaction of a verb in `module`, n from 1."""
+    original = module.acting
+    seen: list[int] = []
+
+    def acting(*arguments: Any, **words: Any) -> Any:
+        seen.append(1)
+        do(len(seen))
+        return original(*arguments, **words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(item_store, "CHUNK", 2)
+        patch.setattr(module, "acting", acting)
+        yield
+
+
+def _lock_now(job: Job) -> None:
+    """As a claim of another session: at once, or an error."""
+    with other_connection() as other:
+        other.execute(sql("lock_jobs").replace("for no key update", "for no key update nowait"),
+                      {"jobs": [job.pk]})  # fmt: skip
+
+
+def test_retry_of_many_lets_claims_in_between_and_adds_up_at_every_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = make_job(
+        status=JobStatus.COMPLETED, shards=[ShardSpec(failed=5), ShardSpec(failed=2, confirmed=1)]
+    )
+    seen: list[tuple[int, str]] = []
+
+    def look(number: int) -> None:
+        _lock_now(job)
+        assert verify().findings == ()
+        state = Job.objects.get(pk=job.pk).status
+        seen.append((len(items_of(job, "pending")), state))
+
+    with _between(monkeypatch, retry, look):
+        jobs.retry_failed(job_id=job.pk, actor=None)
+    assert seen == [(0, "completed"), (2, "running"), (4, "running"), (6, "running")]
+    assert len(items_of(job, "pending")) == 7
+    assert verify().findings == ()
+    moved, done = Event.objects.filter(job=job).order_by("id")
+    assert (moved.kind, moved.data["before"]["status"]) == ("job.running", "completed")
+    assert (done.kind, done.data["count"]) == ("job.retried", 7)
+
+
+def test_retry_of_many_ends_where_a_cancel_comes_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = make_job(shards=[ShardSpec(failed=5, pending=1)])
+
+    def cancel(number: int) -> None:
+        if number == 2:
+            Job.objects.filter(pk=job.pk).update(status=JobStatus.CANCELLING)
+
+    with _between(monkeypatch, retry, cancel):
+        jobs.retry_failed(job_id=job.pk, actor=None)
+    assert len(items_of(job, "failed")) == 3
+    event = Event.objects.get(job=job, kind="job.retried")
+    assert (event.data["count"], event.data["unfinished"]) == (2, True)
+
+
+def test_retry_of_many_does_not_take_up_again_what_fails_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = make_job(shards=[ShardSpec(failed=5, pending=1)])
+    tried: list[int] = []
+
+    def refuse(number: int) -> None:
+        assert number < 9, "it goes round for ever"
+        for item in items_of(job, "pending"):
+            if item.category:
+                tried.append(item.pk)
+                Item.objects.filter(pk=item.pk).update(state="failed", settled_at=timezone.now())
+                Shard.objects.filter(pk=item.shard_id).update(
+                    pending=F("pending") - 1, failed=F("failed") + 1
+                )
+
+    with _between(monkeypatch, retry, refuse):
+        jobs.retry_failed(job_id=job.pk, actor=None)
+    assert len(tried) == len(set(tried)) == 4
+    assert Event.objects.get(job=job, kind="job.retried").data["count"] == 5
+
+
+def test_retry_of_many_named_items_takes_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job(shards=[ShardSpec(failed=5, confirmed=4, pending=1)])
+    ids = [item.pk for item in items_of(job)]
+    with _between(monkeypatch, retry, lambda _number: _lock_now(job)):
+        jobs.retry_failed(job_id=job.pk, actor=None, item_ids=ids)
+    assert items_of(job, "failed") == []
+    assert Event.objects.get(job=job, kind="job.retried").data["count"] == 5
+
+
+def test_mark_many_lets_claims_in_between_and_adds_up_at_every_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = make_job(shards=[ShardSpec(in_doubt=3, pending=1), ShardSpec(accepted=2)])
+    seen: list[int] = []
+
+    def look(number: int) -> None:
+        _lock_now(job)
+        assert verify().findings == ()
+        seen.append(len(items_of(job, "confirmed")))
+
+    ids = [item.pk for item in items_of(job)]
+    with _between(monkeypatch, reconcile, look):
+        done = mark_items(job_id=job.pk, item_ids=ids, delivered=True, actor=None, reason="查过")
+    assert seen == [0, 2, 3]
+    assert (done.marked, done.skipped) == (5, 1)
     assert verify().findings == ()

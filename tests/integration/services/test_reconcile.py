@@ -136,3 +136,27 @@ def test_mark_an_unusable_selection_is_refused(ids: list[int], message: str) -> 
         mark_items(
             job_id=make_job().pk, item_ids=ids, delivered=True, actor=None, reason="问过客户"
         )
+
+
+def test_mark_skips_an_item_that_was_sent_again_since_the_page_was_shown() -> None:
+    job = make_job(shards=[ShardSpec(in_doubt=2)])
+    resent, same = _doubts(job)
+    done = mark_items(
+        job_id=job.pk,
+        item_ids=[resent.pk, same.pk],
+        calls={resent.pk: resent.call_id - 100_000, same.pk: same.call_id},
+        delivered=False,
+        actor=None,
+        reason="没收到",
+    )
+    assert (done.marked, done.skipped) == (1, 1)
+    assert [item.pk for item in _doubts(job)] == [resent.pk]
+    with pytest.raises(WrongStateError):
+        mark_items(
+            job_id=job.pk,
+            item_ids=[resent.pk],
+            calls={resent.pk: resent.call_id + 100_000},
+            delivered=False,
+            actor=None,
+            reason="没收到",
+        )

@@ -152,7 +152,7 @@ def test_retry_of_undelivered_items_is_an_audited_second_send() -> None:
 
 
 def test_retry_in_small_chunks_takes_every_item_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batches.store.items.RETRY_CHUNK", 2)
+    monkeypatch.setattr("batches.store.items.CHUNK", 2)
     job = make_job(
         status=JobStatus.COMPLETED, shards=[ShardSpec(failed=5), ShardSpec(failed=3, confirmed=1)]
     )
