@@ -12,6 +12,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from batches.domain.event_kinds import event_label
+from batches.domain.states import PAUSE_LABELS, PauseReason
 from batches.domain.text import N_
 from batches.models import Event, Item, Job
 
@@ -66,7 +67,7 @@ def _detail(data: Mapping[str, Any]) -> str:
     for key, text in _COUNTS:
         if isinstance(data.get(key), int) and data[key]:
             return _(text) % {"n": _number(data[key])}
-    return ""
+    return _(_OWN_PAUSES[data["reason"]]) if data.get("reason") in _OWN_PAUSES else ""
 
 
 def _start(value: str | None) -> str:
@@ -86,6 +87,12 @@ _CHANGES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "budget_limit": (N_("%(before)s → %(after)s 条"), _number),
     "priority": ("%(before)s → %(after)s", _number),
     "start_at": ("%(before)s → %(after)s", _start),
+}
+#: why the system paused; a person's pause shows that person
+_OWN_PAUSES: Mapping[str, str] = {
+    reason.value: text
+    for reason, text in PAUSE_LABELS.items()
+    if reason is not PauseReason.OPERATOR
 }
 #: the one number of an event that is worth showing, the first that it has
 _COUNTS: tuple[tuple[str, str], ...] = (

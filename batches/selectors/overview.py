@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Case, Exists, OuterRef, Q, When
 from django.utils import timezone
 
 from batches.domain.states import JobStatus
@@ -25,6 +25,8 @@ MAX_CARDS = 12
 _REJECTED_FOR = timedelta(days=3)
 
 J = JobStatus
+#: many new uploads must not push a stopped job off the page
+_STOPPED_FIRST = Case(When(status__in=[J.PAUSED, J.TERMINATED], then=0), default=1)
 ACTIVE = (J.RUNNING, J.PAUSING, J.VERIFYING, J.CANCELLING, J.TERMINATING)
 
 
@@ -112,7 +114,7 @@ def overview() -> Overview:
     total = waiting.count() + len(lines)
     lines += [
         Attention(job, why_not_moving(job))
-        for job in waiting.order_by("-id")[: max(0, MAX_LINES - len(lines))]
+        for job in waiting.order_by(_STOPPED_FIRST, "-id")[: max(0, MAX_LINES - len(lines))]
     ]
     minutes = minutes_of([job.pk for job in running])
     return Overview(

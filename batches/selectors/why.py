@@ -53,13 +53,13 @@ _PLAIN: Mapping[JobStatus, Why] = {
     JobStatus.AWAITING: Why(
         "awaiting",
         N_("文件已校验，还没有人确认启动。"),
-        cure_text=N_("核对预览后点「确认启动」。"),
+        cure_text=N_("核对预览后点「确认并启动」。"),
         level="warn",
     ),
     JobStatus.REJECTED: Why(
         "rejected",
         N_("文件没有通过校验，没有生成任何条目。"),
-        cure_text=N_("下载问题行，改正后重新上传。"),
+        cure_text=N_("看校验报告里的原因，改正后重新上传。"),
         level="warn",
     ),
     JobStatus.CANCELLING: Why(

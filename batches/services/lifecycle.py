@@ -28,7 +28,10 @@ def confirm_job(*, job_id: int, actor: User | None, expected_version: int | None
     with acting(Verb.CONFIRM, job_id=job_id, actor=actor, expected_version=expected_version) as act:
         if needs_second_person(job=act.job, actor=actor):
             raise NotAllowedError(
-                _("超过 %(limit)s 条的作业要由创建者以外的人确认。请同事核对预览后点「确认启动」。")
+                _(
+                    "超过 %(limit)s 条的作业要由创建者以外的人确认。"
+                    "请同事核对预览后点「确认并启动」。"
+                )
                 % {"limit": settings.FOUR_EYES_ABOVE}
             )
         act.done(store.start_job(job_id))
