@@ -97,14 +97,14 @@ class GatewayForm(_GatewayForm):
     def save(self, commit: bool = True) -> Gateway:
         if token := self.cleaned_data.get("new_token"):
             self.instance.token = token
-        if self.instance.pk is None:
+        if self.instance._state.adding:  # noqa: SLF001 - Django's documented model API
             self.instance.callback_secret = secrets.token_urlsafe(24)
         return super().save(commit)
 
 
 def _token_is_sealed(gateway: Gateway) -> bool:
     """There is a token, and no key of this installation opens it."""
-    if gateway.pk is None or gateway.token:
+    if gateway._state.adding or gateway.token:  # noqa: SLF001
         return False
     return Gateway.objects.filter(pk=gateway.pk).exclude(token="").exists()
 

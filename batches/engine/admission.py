@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from batches.domain.hiding import host_of
 from batches.gates.errors import GateUnavailableError
 from batches.gates.gateway import GatewayGate
 from batches.gates.script import Grant
@@ -77,7 +78,7 @@ class Admission:
             )
         except GateUnavailableError as error:
             if not self.away:
-                log.warning("calls to %s hold: %s", gateway.config.base_url, error)
+                log.warning("calls to %s hold: %s", host_of(gateway.config.base_url), error)
             self._away_until = time.monotonic() + ASK_AGAIN
             return Permits(self._gate, gateway, ()), ASK_AGAIN
         self._away_until = 0.0

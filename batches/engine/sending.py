@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from batches.domain.categories import Category
 from batches.domain.decisions import Decision, decide
+from batches.domain.hiding import hide_in
 from batches.domain.outcomes import NotSent, Outcome, Unknown
 from batches.gateways.base import CallSpec, HttpRequest
 from batches.store.settle import Settled
@@ -74,6 +75,7 @@ async def fly(
             outcomes = _parse(flight, call, answer)
         else:
             outcomes = [answer] * len(flight.items)
+    outcomes = [hide_in(outcome, flight.gateway.config.token) for outcome in outcomes]
     _count_unsent(flight.account, outcomes)
     return Settled(
         call_id=flight.call_id,

@@ -21,6 +21,7 @@ from batches.actions.send_text import SendText
 from batches.domain.categories import IN_DOUBT, Category, category_info
 from batches.domain.columns import TARGET
 from batches.domain.errors import InvalidInputError, WrongStateError
+from batches.domain.hiding import hide_in
 from batches.domain.outcomes import Accepted, NotSent, Outcome, Refused, Unknown
 from batches.domain.problems import Problem
 from batches.domain.text import N_
@@ -81,13 +82,16 @@ def send_test(*, account_id: int, target: str, content: str, actor: User | None)
             if isinstance(permit, Closed):
                 return TestResult("limited", _closed(permit))
             started = time.monotonic()
-            outcome = _send(config, account.guid, spec, timeout)
+            try:
+                outcome = _send(config, account.guid, spec, timeout)
+            finally:
+                gate.release(permit)
             duration_ms = round((time.monotonic() - started) * 1000)
-            gate.release(permit)
     except GateUnavailableError as error:
         return TestResult("limited", str(error))
-    result = TestResult(_word(outcome), _hide(_sentence(outcome), config.token), duration_ms)
-    _record(account, spec, actor, outcome, result, secret=config.token)
+    outcome = hide_in(outcome, config.token)
+    result = TestResult(_word(outcome), _sentence(outcome), duration_ms)
+    _record(account, spec, actor, outcome, result)
     return result
 
 
@@ -227,19 +231,12 @@ def _sentence(outcome: Outcome) -> str:
             return _("不确定是否送达，请勿直接重发：%(label)s（%(detail)s）。%(advice)s。") % values
 
 
-def _hide(text: str, secret: str) -> str:
-    """A gateway may echo what it was sent; its token is nobody's to read."""
-    return text.replace(secret, "***") if secret else text
-
-
 def _record(
     account: Account,
     spec: TargetSpec,
     actor: User | None,
     outcome: Outcome,
     result: TestResult,
-    *,
-    secret: str,
 ) -> None:
     """The audit's line. The message is out: a failure here must not look like one to send again."""
     data: dict[str, object] = {
@@ -252,12 +249,12 @@ def _record(
         case Accepted(msg_id=msg_id):
             data["msg_id"] = msg_id
         case Refused(category=category, code=code, message=message):
-            data |= {"category": category.value, "code": code, "message": _hide(message, secret)}
+            data |= {"category": category.value, "code": code, "message": message}
         case (
             NotSent(category=category, message=message)
             | Unknown(category=category, message=message)
         ):
-            data |= {"category": category.value, "message": _hide(message, secret)}
+            data |= {"category": category.value, "message": message}
     try:
         add_event(kind=EVENT, account_id=account.pk, actor=actor, data=data)
     except DatabaseError:

@@ -12,6 +12,8 @@ import psycopg
 import pytest
 
 from batches.domain import decisions
+from batches.domain.categories import Category
+from batches.domain.outcomes import Outcome, Refused
 from batches.gateways.base import RequestBuildError
 from batches.gateways.wecomapi import WecomApiGateway
 from batches.models import Account, Item, Job, Shard
@@ -53,6 +55,33 @@ def test_turn_account_that_hangs_holds_nobody_else_up(stage: Stage):
 
     run(scene())
     assert states(job) == {"confirmed": 120, "in_doubt": 1, "pending": 39}
+
+
+def test_turn_token_that_a_gateway_echoes_is_not_recorded(stage: Stage, monkeypatch):
+    token = secrets.token_urlsafe(12)
+    stage.gateway.token = token
+    stage.gateway.save()
+    told = iter([Refused(Category.TARGET_INVALID, "1", f"no {token}")])
+
+    def parse(*_: object) -> list[Outcome]:
+        for outcome in told:
+            return [outcome]
+        raise ValueError(f"cannot read {token}")
+
+    monkeypatch.setattr(WecomApiGateway, "parse", parse)
+    job = stage.job(accounts=1, items=2)
+
+    async def scene() -> None:
+        async with stage.open():
+            ask = Stop()
+            async with turning(stop=ask):
+                await until(lambda: len(stage.sends()) == 2)
+                ask.asked = True
+
+    run(scene())
+    assert states(job) == {"failed": 1, "in_doubt": 1}
+    said = list(Item.objects.order_by("seq").values_list("message", flat=True))
+    assert said == ["no ***", "ValueError: cannot read ***"]
 
 
 def test_turn_gateway_that_refuses_connections_costs_nothing_and_resumes(stage: Stage):

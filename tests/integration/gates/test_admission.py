@@ -60,6 +60,17 @@ async def test_redis_away_admits_none_and_says_so() -> None:
     await admission.aclose()
 
 
+async def test_redis_away_is_logged_without_the_credentials_of_the_gateway(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    admission = Admission("redis://127.0.0.1:1/0")
+    config = GatewayConfig("wecomapi", "https://user:geheim@gw.example.com:8443/x?key=geheim")
+    await admission.admit(GatewayPlan(GATEWAY, Several(), config, 5.0, rate_limit=600), [1])
+    await admission.aclose()
+    assert "calls to gw.example.com:8443 hold" in caplog.text
+    assert "geheim" not in caplog.text
+
+
 async def test_call_of_many_targets_goes_although_they_are_never_due_at_once(
     admission: Admission,
 ) -> None:

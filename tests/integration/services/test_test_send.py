@@ -191,6 +191,21 @@ def test_place_among_the_gateways_calls_is_handed_in(
     assert gate_redis.zcard(GateKeys.of_gateway(account.gateway_id).calls) == 0
 
 
+def test_place_is_handed_in_when_the_send_breaks(
+    account: Account, gate_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account.gateway.max_concurrent = 1
+    account.gateway.save()
+
+    def broken(*_: object, **__: object) -> Answer:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr("batches.services.test_send.post", broken)
+    with pytest.raises(RuntimeError):
+        send(account)
+    assert gate_redis.zcard(GateKeys.of_gateway(account.gateway_id).calls) == 0
+
+
 def test_record_that_fails_does_not_hide_that_the_message_is_out(
     account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
