@@ -24,7 +24,7 @@ from .test_faults import write_csv
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes")
 
-SECONDS = max(66.0, float(os.environ.get("DRILL_SECONDS", "66")))
+SECONDS = max(62.0, float(os.environ.get("DRILL_SECONDS", "62")))
 SEED = int(os.environ.get("DRILL_SEED", "0")) or secrets.randbits(31)
 #: guid → total rate, online reserve; by the minute
 RATES = {
