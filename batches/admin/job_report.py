@@ -21,7 +21,7 @@ from batches.selectors.rejections import first_rejections
 from batches.services.submissions import reread as reread_job
 
 from .shell import number
-from .verbs import actor_of, back_to, verb
+from .verbs import actor_of, back_to, verb, version_of
 
 ACCOUNTS_SHOWN = 20
 _DELIMITERS = {",": N_("逗号"), ";": N_("分号"), "\t": N_("制表符"), "|": N_("竖线")}
@@ -98,5 +98,6 @@ def reread(request: HttpRequest, job: Job) -> HttpResponse:
         encoding=post.get("encoding", ""),
         mapping=mapping if "columns" in post else None,
         bad_rows=post.get("bad_rows") or None,
+        expected_version=version_of(request),
     )
     return back_to(request, done, _("正在按新的设置重新读取文件。"))

@@ -52,9 +52,19 @@ def viewer_only(view: Screen) -> Screen:
     return guarded
 
 
-def version_of(request: HttpRequest) -> int | None:
-    """The version of the job that the page showed."""
-    return number(request.POST.get("version"))
+class _NoVersionError(Exception):
+    """A form of a job that does not say which version its page showed."""
+
+
+def version_of(request: HttpRequest) -> int:
+    """The version of the job that the page showed; every form of a job sends it.
+
+    Without one nothing would be noticed of what others did meanwhile, so `verb` refuses it.
+    """
+    version = number(request.POST.get("version"))
+    if version is None:
+        raise _NoVersionError
+    return version
 
 
 def problem_texts(error: InvalidInputError) -> list[str]:
@@ -83,6 +93,9 @@ def verb(*methods: str) -> Callable[[View], View]:
                 return conflict(request, job_id, str(error))
             except InvalidInputError as error:
                 return unusable(request, problem_texts(error), job)
+            except _NoVersionError:
+                text = _("请求没有带上作业的版本，没有执行。请刷新作业页后再操作。")
+                return unusable(request, [text], job, status=400)
 
         return require_http_methods([*methods, "POST"])(guarded)
 
@@ -114,7 +127,9 @@ def forbidden(request: HttpRequest, text: str, job: Job | None = None) -> HttpRe
     )
 
 
-def unusable(request: HttpRequest, texts: list[str], job: Job | None = None) -> HttpResponse:
+def unusable(
+    request: HttpRequest, texts: list[str], job: Job | None = None, status: int = 422
+) -> HttpResponse:
     """422: what was filled in cannot be used."""
     return page(
         request,
@@ -122,7 +137,7 @@ def unusable(request: HttpRequest, texts: list[str], job: Job | None = None) -> 
         {"texts": texts, "job": job},
         title=_("没有执行"),
         crumbs=job_crumbs(job) if job else (),
-        status=422,
+        status=status,
     )
 
 

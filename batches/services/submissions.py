@@ -30,7 +30,7 @@ from batches.store import jobs as job_store
 from batches.store import loading
 from batches.store.events import add_event
 
-from .acting import clean_reason
+from .acting import clean_reason, stale
 from .permissions import require
 from .schedule import aware
 from .submission_limits import (
@@ -177,12 +177,14 @@ def reread(
     encoding: str | None = None,
     mapping: Choice | None = None,
     bad_rows: str | None = None,
+    expected_version: int | None = None,
     enqueue: bool = True,
 ) -> Job:
     """Read the file of an awaiting or refused job again, in another way.
 
     None keeps what was chosen before; '' and {} go back to finding out by itself. Raises
-    InvalidInputError, NotAllowedError, WrongStateError (started or discarded by now).
+    InvalidInputError, NotAllowedError, WrongStateError (started or discarded by now),
+    StaleVersionError.
     """
     require(actor=actor, permission=OPERATE)
     if bad_rows is not None and bad_rows not in BadRows.values:
@@ -190,15 +192,15 @@ def reread(
     try:
         with transaction.atomic():
             job = job_store.lock_job(job_id)
+            if expected_version is not None and job.version != expected_version:
+                raise stale(job)
             request = dict(job.intake.get("request") or {}) | {"attempts": 0}
             if encoding is not None:
                 request["encoding"] = encoding_named(encoding) if encoding else ""
             if mapping is not None:
                 request["mapping"] = dict(mapping)
             if not job.upload_id:
-                raise InvalidInputError(
-                    Problem("upload_gone", N_("原文件已不在，请重新上传。"))
-                )
+                raise InvalidInputError(Problem("upload_gone", N_("原文件已不在，请重新上传。")))
             moved = job_store.move_job(
                 job_id=job_id,
                 target=JobStatus.PREPARING,

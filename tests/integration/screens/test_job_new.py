@@ -181,7 +181,8 @@ def test_refused_file_read_again_skipping_bad_rows_is_accepted(client: Client) -
     job = _read(_post(client, GOOD + "acc-1,,王五\n"))
     assert job.status == "rejected"
     response = client.post(
-        reverse("admin:job_reread", args=[job.pk]), {"encoding": "", "bad_rows": "skip"}
+        reverse("admin:job_reread", args=[job.pk]),
+        {"encoding": "", "bad_rows": "skip", "version": job.version},
     )
     assert response.status_code == 303
     run_intake(job.pk)
@@ -203,6 +204,7 @@ def test_columns_not_recognised_are_chosen_from_the_files_own(client: Client) ->
             "column-name": "2",
             "encoding": "",
             "bad_rows": "refuse",
+            "version": job.version,
         },
     )
     assert response.status_code == 303
@@ -218,7 +220,8 @@ def test_every_encoding_on_offer_can_be_chosen() -> None:
 def test_encoding_named_by_the_operator_is_used(client: Client) -> None:
     job = _read(_post(client, GOOD.encode("gb18030"), bad_rows="skip"))
     assert job.intake["encoding"] == "gb18030"
-    client.post(reverse("admin:job_reread", args=[job.pk]), {"encoding": "utf-8"})
+    form = {"encoding": "utf-8", "version": job.version}
+    client.post(reverse("admin:job_reread", args=[job.pk]), form)
     run_intake(job.pk)
     job.refresh_from_db()
     assert job.status == "rejected"
@@ -227,8 +230,23 @@ def test_encoding_named_by_the_operator_is_used(client: Client) -> None:
 def test_started_job_cannot_be_read_again(client: Client) -> None:
     job = _read(_post(client))
     client.post(reverse("admin:job_confirm", args=[job.pk]), {"version": job.version})
-    response = client.post(reverse("admin:job_reread", args=[job.pk]), {"encoding": ""})
+    job.refresh_from_db()
+    form = {"encoding": "", "version": job.version}
+    response = client.post(reverse("admin:job_reread", args=[job.pk]), form)
     assert response.status_code == 409
+    assert "不能重新读取文件" in text_of(response)
+
+
+def test_reading_again_from_a_stale_page_is_refused_and_keeps_what_was_read(client: Client) -> None:
+    job = _read(_post(client))
+    assert f'name="version" value="{job.version}"' in _page(client, job).content.decode()
+    Job.objects.filter(pk=job.pk).update(version=job.version + 1)
+    form = {"encoding": "", "version": job.version}
+    response = client.post(reverse("admin:job_reread", args=[job.pk]), form)
+    assert response.status_code == 409
+    assert "状态已被他人更改" in text_of(response)
+    fresh = Job.objects.get(pk=job.pk)
+    assert (fresh.status, fresh.total) == ("awaiting", job.total)
 
 
 def test_form_is_for_operators(sign_in: Any) -> None:

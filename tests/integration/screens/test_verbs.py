@@ -44,6 +44,13 @@ MATRIX: dict[str, tuple[dict[str, object], dict[str, str], str, str]] = {
     ),
     "retry": ({"status": "completed"}, {}, "operate_job", "running"),
 }
+#: verbs with pages of their own → a state that they are offered in
+_OTHERS = {
+    "limits": "running",
+    "reread": "awaiting",
+    "shard_pause": "running",
+    "shard_resume": "running",
+}
 ALL = ("operate_job", "cancel_job", "approve_job", "terminate_job", "reconcile_item")
 
 
@@ -95,6 +102,25 @@ def test_verb_from_a_stale_page_is_a_conflict_that_explains(verb: str, client: C
     assert "状态已被他人更改" in text
     assert "查看最新状态" in text
     assert Job.objects.get(pk=job.pk).status == job.status
+
+
+@pytest.mark.parametrize("version", [None, "", "x", "-1", "1.0"])
+@pytest.mark.parametrize("verb", [*MATRIX, "limits", "reread", "shard_pause", "shard_resume"])
+def test_verb_without_a_readable_version_is_refused_and_changes_nothing(
+    verb: str, version: str | None, client: Client
+) -> None:
+    job = _job(verb) if verb in MATRIX else make_job(status=_OTHERS[verb])
+    form = dict(MATRIX[verb][1]) if verb in MATRIX else {"set": "priority", "priority": "9"}
+    where = [job.pk, 1] if verb.startswith("shard") else [job.pk]
+    address = reverse(f"admin:{verb}" if len(where) > 1 else f"admin:job_{verb}", args=where)
+    if version is not None:
+        form["version"] = version
+    response = client.post(address, form)
+    assert response.status_code == 400
+    assert "没有带上作业的版本" in text_of(response)
+    fresh = Job.objects.get(pk=job.pk)
+    assert (fresh.status, fresh.version) == (job.status, job.version)
+    assert not Event.objects.filter(job=job).exists()
 
 
 @pytest.mark.parametrize("verb", MATRIX)
