@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from batches.engine.alert import deliver_alerts
 from batches.engine.ensure import ensure_intakes, ensure_lanes
 from batches.engine.lane import Turn, TurnResult
+from batches.engine.memory import few_collections
 from batches.engine.state import TurnOptions
 from batches.engine.watch import watch
 from batches.store.advance import advance_jobs, rescue_lost_calls
@@ -24,12 +25,13 @@ log = logging.getLogger(__name__)
 
 def run_turn(turn: Turn) -> TurnResult:
     """Run a turn on the fastest loop there is."""
-    if sys.platform == "win32":
-        return asyncio.run(turn.run())
-    import uvloop
+    with few_collections():
+        if sys.platform == "win32":
+            return asyncio.run(turn.run())
+        import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(turn.run())
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(turn.run())
 
 
 def lane_turn() -> str:

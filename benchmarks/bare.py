@@ -52,6 +52,7 @@ def main() -> None:
     import uvloop
 
     from batches.actions.registry import get_action
+    from batches.engine.memory import few_collections
     from batches.gateways.base import GatewayConfig
     from batches.models import Gateway, Job
     from benchmarks.rows import rows
@@ -75,7 +76,9 @@ def main() -> None:
         " where i.state = 'pending' order by i.shard_id, i.seq"
     ):
         found.setdefault(shard, [guid, config, compiled[job], []])[3].append(item)
-    print(json.dumps(uvloop.run(post_all(deque(found.values())))))
+    with few_collections():
+        told = uvloop.run(post_all(deque(found.values())))
+    print(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ def run(table: Table, *, quick: bool) -> None:
             bare.append(ground.run("bare"))
             lane.append(run_lane())
             if number < 2:
-                for name in others:
+                for name, rates in others.items():
                     if (rate := usual.measure(name, port=port, items=few)) is not None:
-                        others[name].append(rate)
+                        rates.append(rate)
     _tell(table, bare, lane, others)
 
 
@@ -72,7 +72,8 @@ def _tell(
     table.add("bare client, no database", f"{rate(bare):,.0f}/s, CPU {per_item(bare, 'cpu')}")
     table.add(
         "one lane, all durable",
-        f"{rate(lane):,.0f}/s, CPU {per_item(lane, 'cpu')} + PostgreSQL {per_item(lane, 'server_cpu')}",
+        f"{rate(lane):,.0f}/s, CPU {per_item(lane, 'cpu')}"
+        f" + PostgreSQL {per_item(lane, 'server_cpu')}",
         f"{median(pairs):.2f} × bare ({min(pairs):.2f}–{max(pairs):.2f})",
         "≥ 0.6",
     )

@@ -135,7 +135,8 @@ def _seed(scale: Scale) -> int:
     job = rows.make_job(accounts * 10, scale.large // ACCOUNTS // 10)
     _send(job, scale)
     rows.execute(
-        "insert into batches_jobminute (job_id, minute, sent, confirmed, failed, in_doubt, returned)"
+        "insert into batches_jobminute"
+        " (job_id, minute, sent, confirmed, failed, in_doubt, returned)"
         " select %s, date_trunc('minute', now()) - n * interval '1 minute', 2400, 2000, 300, 5, 95"
         " from generate_series(0, 300) n",
         job,
@@ -153,7 +154,8 @@ def _seed(scale: Scale) -> int:
     )
     rows.execute(
         "insert into batches_alert (key, kind, job_id, text, params)"
-        " select 'benchmark-' || n, 'job.stuck', %s, '作业停滞', '{}' from generate_series(1, 30) n",
+        " select 'benchmark-' || n, 'job.stuck', %s, '作业停滞', '{}'"
+        " from generate_series(1, 30) n",
         job,
     )
     rows.tidy()

@@ -124,11 +124,13 @@ def settle_all(job: int) -> None:
 def drop_job(job: int) -> None:
     """Take a job away again, dead rows included."""
     execute(
-        "delete from batches_item i using batches_shard s where s.job_id = %s and i.shard_id = s.id",
+        "delete from batches_item i using batches_shard s"
+        " where s.job_id = %s and i.shard_id = s.id",
         job,
     )
     execute(
-        "delete from batches_call c using batches_shard s where s.job_id = %s and c.shard_id = s.id",
+        "delete from batches_call c using batches_shard s"
+        " where s.job_id = %s and c.shard_id = s.id",
         job,
     )
     execute("delete from batches_shard where job_id = %s", job)

@@ -8,8 +8,8 @@ os.environ.setdefault("HTTPS", "off")
 os.environ.setdefault("ALLOWED_HOSTS", "testserver")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
 
-from wecom_ops.settings import *  # noqa: E402, F403
-from wecom_ops.settings import STORAGES  # noqa: E402
+from wecom_ops.settings import *  # noqa: F403
+from wecom_ops.settings import STORAGES
 
 # The manifest would need collectstatic first.
 STORAGES = STORAGES | {

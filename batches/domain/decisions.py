@@ -41,7 +41,8 @@ class Fate(StrEnum):
     DOUBT = "doubt"
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: one is made per item, and a frozen one takes three times as long to make.
+@dataclass(slots=True)
 class Decision:
     """One outcome, judged."""
 

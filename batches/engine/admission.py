@@ -62,7 +62,7 @@ class Admission:
 
         The second value is how many seconds the others should wait.
         """
-        if gateway.rate_limit is None and gateway.max_concurrent is None:
+        if gateway.unlimited:
             return Permits(self._gate, gateway, wanted), 0.0
         asked_at = time.monotonic()
         if asked_at < self._away_until:

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import psycopg
 
@@ -82,6 +83,9 @@ class Claimer:
         permits: dict[int, Permits] = {}
         for gateway_id in {pick.gateway.gateway_id for pick in picks}:
             group = [pick for pick in picks if pick.gateway.gateway_id == gateway_id]
+            if group[0].gateway.unlimited:
+                admitted += group
+                continue
             permit, wait = await self._admission.admit(group[0].gateway, [p.targets for p in group])
             permits[gateway_id] = permit
             admitted += group[: permit.calls]
@@ -122,6 +126,7 @@ class Claimer:
             step("claim.committed")
         places = await self._keep_used(picks, permits, claimed)
         left: list[Pick] = []
+        uniform = state.rng.uniform
         for pick in picks:
             account, shard = pick.account, pick.shard
             account.picked = False
@@ -129,22 +134,24 @@ class Claimer:
             if gate is None:  # not ours any more, or held: the next view tells
                 account.due = max(account.due, now + 1.0)
             else:
-                account.due = max(now, now + gate.due_in + state.rng.uniform(0.0, gate.slack))
+                account.due = max(now, now + gate.due_in + uniform(0.0, gate.slack))
             mine = [(item, claimed[i]) for item in pick.items if (i := item.item_id) in claimed]
             if mine:
+                asked = permits.get(pick.gateway.gateway_id)
                 places_of = places.get(pick.gateway.gateway_id)
                 self._launch(
                     pick,
                     mine,
                     began,
                     places_of.pop() if places_of else "",
-                    permits[pick.gateway.gateway_id].good_until,
+                    None if asked is None else asked.good_until,
                 )
-            rest = [item for item in pick.items if item.item_id not in claimed]
-            if gate is None:
-                pick.put_back(rest)
-            elif rest and shard.job_id not in result.stopped_jobs:
-                left.append(replace(pick, items=rest))
+            if len(mine) < len(pick.items):
+                rest = [item for item in pick.items if item.item_id not in claimed]
+                if gate is None:
+                    pick.put_back(rest)
+                elif shard.job_id not in result.stopped_jobs:
+                    left.append(replace(pick, items=rest))
             state.schedule(account)
         if left:
             await self._explain(left)
@@ -183,8 +190,8 @@ class Claimer:
         state.open_calls.add(call_id)
         flight = Flight(
             call_id=call_id,
-            items=tuple(item for item, _ in mine),
-            attempts=tuple(claimed.attempt for _, claimed in mine),
+            items=tuple([item for item, _ in mine]),
+            attempts=tuple([claimed.attempt for _, claimed in mine]),
             job=pick.job,
             account=account,
             gateway=pick.gateway,
@@ -193,7 +200,7 @@ class Claimer:
             permit_until=permit_until,
         )
         task = asyncio.get_running_loop().create_task(self._fly(flight))
-        task.add_done_callback(lambda done: self._cut_off(flight, done))
+        task.add_done_callback(partial(self._cut_off, flight))
         state.flights[call_id] = (task, flight)
 
     async def _fly(self, flight: Flight) -> None:
@@ -212,7 +219,7 @@ class Claimer:
         account = flight.account
         account.inflight -= 1
         account.slow = time.monotonic() - flight.claimed_at > SLOW_FLIGHT
-        hold = max(d.hold for d in settled.decisions)
+        hold = max([d.hold for d in settled.decisions])
         if hold or settled.late:
             account.due = max(account.due, time.monotonic() + hold + settled.late)
         watch(state, flight, settled)

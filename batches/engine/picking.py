@@ -10,7 +10,7 @@ from .plan import REFILL_BELOW, AccountPlan, GatewayPlan, JobPlan, PlannedItem, 
 from .state import LaneState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pick:
     """One call that is due: whose, of which shard, with which items of a full call's `size`."""
 

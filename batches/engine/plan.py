@@ -17,7 +17,8 @@ LOOK_AHEAD = 64
 REFILL_BELOW = 24
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as nothing that is made once per item: it would take three times as long.
+@dataclass(slots=True)
 class PlannedItem:
     """An item that was pending when it was read."""
 
@@ -60,6 +61,11 @@ class GatewayPlan:
         return most if self.rate_limit is None else min(most, self.rate_limit)
 
     @property
+    def unlimited(self) -> bool:
+        """Whether there is nothing to ask of a shared gate."""
+        return self.rate_limit is None and self.max_concurrent is None
+
+    @property
     def largest_call(self) -> int:
         """Targets that any call may carry here."""
         return max(self.adapter.max_targets(self.config, operation) for operation in Operation)
@@ -99,18 +105,18 @@ class AccountPlan:
 
         `blocked` holds jobs that may not send before a monotonic time.
         """
-        ready = [
-            job
-            for job, ring in self.jobs.items()
-            if job in jobs and blocked.get(job, 0.0) <= now and any(s.buffer for s in ring)
-        ]
-        if not ready:
+        chosen: tuple[int, int, int] | None = None
+        for job_id, ring in self.jobs.items():
+            plan = jobs.get(job_id)
+            if plan is None or blocked.get(job_id, 0.0) > now or not _any_buffer(ring):
+                continue
+            # among equals, the one served longest ago comes first
+            rank = (-plan.priority, self.served.get(job_id, 0), job_id)
+            if chosen is None or rank < chosen:
+                chosen = rank
+        if chosen is None:
             return None
-        top = max(jobs[job].priority for job in ready)
-        # the one served longest ago comes first
-        job = min(
-            (j for j in ready if jobs[j].priority == top), key=lambda j: self.served.get(j, 0)
-        )
+        job = chosen[2]
         self.turn += 1
         self.served[job] = self.turn
         ring = self.jobs[job]
@@ -136,7 +142,18 @@ class AccountPlan:
 
     def has_item(self) -> bool:
         """Whether any shard has something in its look-ahead."""
-        return any(shard.buffer for ring in self.jobs.values() for shard in ring)
+        # a loop, for this is asked several times per item
+        for ring in self.jobs.values():  # noqa: SIM110
+            if _any_buffer(ring):
+                return True
+        return False
+
+
+def _any_buffer(ring: deque[ShardPlan]) -> bool:
+    for shard in ring:  # noqa: SIM110 - a generator for `any` costs more than its loop
+        if shard.buffer:
+            return True
+    return False
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from .transport import Answer, Transport
 PROMPT = 0.3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Flight:
     """A call that is ours to make, and all that is needed to make it."""
 
@@ -81,10 +81,12 @@ async def fly(
         call_id=flight.call_id,
         job_id=flight.job.job_id,
         account_id=flight.account.account_id,
-        item_ids=tuple(item.item_id for item in flight.items),
+        item_ids=tuple([item.item_id for item in flight.items]),
         decisions=tuple(
-            _judge(outcome, attempt, flight, rng)
-            for outcome, attempt in zip(outcomes, flight.attempts, strict=True)
+            [
+                _judge(outcome, attempt, flight, rng)
+                for outcome, attempt in zip(outcomes, flight.attempts, strict=True)
+            ]
         ),
         http_status=status,
         duration_ms=int((time.monotonic() - started) * 1000),
@@ -113,7 +115,7 @@ def _build(flight: Flight) -> tuple[CallSpec, HttpRequest] | NotSent:
             request_id=str(flight.call_id),
             guid=flight.account.guid,
             operation=flight.job.compiled.operation,
-            targets=tuple(to_target(item.target, item.fields) for item in flight.items),
+            targets=tuple([to_target(item.target, item.fields) for item in flight.items]),
         )
         return call, flight.gateway.adapter.build(flight.gateway.config, call)
     except Exception as error:  # noqa: BLE001 - a row that cannot be built must not stop a lane
@@ -135,11 +137,11 @@ def _parse(flight: Flight, call: CallSpec, answer: Answer) -> Sequence[Outcome]:
 
 
 def _count_unsent(account: AccountPlan, outcomes: Sequence[Outcome]) -> None:
-    unsent = any(
-        isinstance(outcome, NotSent) and outcome.category is not Category.LOST
-        for outcome in outcomes
-    )
-    account.unsent_streak = account.unsent_streak + 1 if unsent else 0
+    for outcome in outcomes:
+        if isinstance(outcome, NotSent) and outcome.category is not Category.LOST:
+            account.unsent_streak += 1
+            return
+    account.unsent_streak = 0
 
 
 def _judge(outcome: Outcome, attempt: int, flight: Flight, rng: random.Random) -> Decision:

@@ -19,7 +19,7 @@ from .steps import step
 
 log = logging.getLogger(__name__)
 
-GROUP = 128
+GROUP = 256
 
 
 class Settler:

@@ -30,7 +30,7 @@ class TurnOptions:
     idle: float = 3.0
     #: how long calls in flight may take after SIGTERM
     term_drain: float = 6.5
-    group: int = 64
+    group: int = 128
     max_flights: int = 2048
     max_backlog: int = 1024
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,12 +23,12 @@ CONNECT_TIMEOUT = 5.0
 MAX_BODY = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """An answer read to its end."""
 
     status: int
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     body: bytes
 
 
@@ -80,6 +80,7 @@ class Transport:
             raise_for_status=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,6 +106,11 @@ class Transport:
         `asyncio.CancelledError`; then nothing is known of the request.
         """
         _DOOR.set(door)
+        limits = self._timeouts.get(timeout)
+        if limits is None:
+            limits = self._timeouts[timeout] = aiohttp.ClientTimeout(
+                total=timeout, sock_connect=min(CONNECT_TIMEOUT, timeout)
+            )
         try:
             async with self._session.request(
                 request.method,
@@ -112,9 +118,7 @@ class Transport:
                 data=request.body,
                 headers=request.headers,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=timeout, sock_connect=min(CONNECT_TIMEOUT, timeout)
-                ),
+                timeout=limits,
             ) as response:
                 body = await response.content.read(MAX_BODY + 1)
                 while len(body) <= MAX_BODY and not response.content.at_eof():
@@ -122,7 +126,7 @@ class Transport:
                 if len(body) > MAX_BODY:
                     response.close()
                     return Unknown(Category.UNREADABLE, f"answer larger than {MAX_BODY} bytes")
-                return Answer(response.status, dict(response.headers), body)
+                return Answer(response.status, response.headers, body)
         except (
             aiohttp.ClientConnectorError,
             aiohttp.ConnectionTimeoutError,

@@ -229,10 +229,8 @@ class Fetcher:
             conn, after=[(s.shard_id, s.read_to) for s in shards], each=LOOK_AHEAD
         )
         found: dict[int, list[PlannedItem]] = {}
-        for row in rows:
-            found.setdefault(row.shard_id, []).append(
-                PlannedItem(row.id, row.seq, row.target, row.fields)
-            )
+        for item_id, shard_id, seq, target, fields in rows:
+            found.setdefault(shard_id, []).append(PlannedItem(item_id, seq, target, fields))
         for shard in shards:
             items = found.get(shard.shard_id, [])
             state.hungry.discard(shard.shard_id)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
+from psycopg.rows import tuple_row
+
+from .arrays import numbers
 from .connections import Connection, rows, time_zone
+from .queries import sql
 
 
 async def start_lane(conn: Connection, *, worker: str, lease: float) -> int:
@@ -73,12 +77,18 @@ async def start_shards(conn: Connection, *, ids: Sequence[int]) -> None:
 
 async def next_items(
     conn: Connection, *, after: Sequence[tuple[int, int]], each: int
-) -> Sequence[Any]:
-    """Up to `each` pending items per (shard, seq) pair, beyond that seq, in order."""
-    return await rows(
-        conn,
-        "next_items",
-        shards=[shard for shard, _ in after],
-        after=[seq for _, seq in after],
-        each=each,
+) -> Sequence[tuple[int, int, int, str, list[str]]]:
+    """Up to `each` pending items per (shard, seq) pair, beyond that seq, in order.
+
+    Each as (id, shard, seq, target, fields).
+    """
+    cursor = conn.cursor(row_factory=tuple_row)
+    await cursor.execute(
+        cast(Any, sql("next_items")),
+        {
+            "shards": numbers(shard for shard, _ in after),
+            "after": numbers(seq for _, seq in after),
+            "each": each,
+        },
     )
+    return await cursor.fetchall()

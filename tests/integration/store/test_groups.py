@@ -58,13 +58,16 @@ def scratch(transactional_db: None) -> Any:
 
 
 def test_together_with_a_failing_statement_keeps_nothing(scratch):
+    async def fail(conn: connections.Connection) -> None:
+        async with connections.together(conn):
+            await conn.execute("insert into scratch values (%s)", [1])
+            await conn.execute("select 1 / %s::int", [0])
+
     async def go() -> None:
         conn = await connections.connect("together", lookup_plans=True)
         try:
             with pytest.raises(psycopg.errors.DivisionByZero):
-                async with connections.together(conn):
-                    await conn.execute("insert into scratch values (%s)", [1])
-                    await conn.execute("select 1 / %s::int", [0])
+                await fail(conn)
             async with connections.together(conn):
                 await conn.execute("insert into scratch values (%s)", [2])
                 await conn.execute("insert into scratch values (%s)", [3])

@@ -228,13 +228,14 @@ def test_next_items_reads_pending_and_due_ones_in_order_from_where_it_was():
     sql("update batches_item set due_at = clock_timestamp() + interval '1 h' where seq = 3")
     sql("update batches_item set due_at = clock_timestamp() - interval '1 h' where seq = 4")
     rows = call(lanes.next_items, after=[(first.pk, 0), (second.pk, 1)], each=3)
-    assert [(r.shard_id, r.seq) for r in rows if r.shard_id == first.pk] == [
+    assert [(shard, seq) for _, shard, seq, *_ in rows] == [
         (first.pk, 2),
         (first.pk, 4),
         (first.pk, 5),
+        (second.pk, 2),
     ]
-    assert [r.seq for r in rows if r.shard_id == second.pk] == [2]
-    assert rows[0].fields[1] == rows[0].target
+    *_, target, fields = rows[0]
+    assert fields[1] == target
 
 
 # --- lost calls ----------------------------------------------------------------------------------
