@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 from django.contrib import messages
+from django.contrib.sessions.models import Session
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -20,8 +23,10 @@ from batches.services.test_send import OPERATE, send_test
 from .shell import page
 from .verbs import actor_of, forbidden, problem_texts, see_other
 
-#: the session's mark of a form that has not been sent yet
-_UNUSED = "test_send_form"
+#: in the session: mark → account of each form that has not been sent yet, the oldest first
+_UNUSED = "test_send_forms"
+#: forms that one person may have open; older ones are forgotten
+_OPEN_MOST = 20
 
 
 @require_http_methods(["GET", "POST"])
@@ -33,10 +38,9 @@ def test_send(request: HttpRequest, account_id: int) -> HttpResponse:
     if request.method == "GET":
         return _form(request, account)
     here = reverse("admin:account_test", args=[account_id])
-    if request.POST.get("form") != request.session.pop(_UNUSED, None):
-        messages.warning(request, _("这个表单已经提交过，没有再发一次。结果见审计。"))
+    if not _take_mark(request, account_id):
+        messages.warning(request, _("这个表单已经提交过或已失效，没有再发一次。结果见审计。"))
         return see_other(here)
-    request.session.save()  # now, not with the response: a second click comes while this one waits
     try:
         result = send_test(
             account_id=account_id,
@@ -64,13 +68,12 @@ def test_send(request: HttpRequest, account_id: int) -> HttpResponse:
 def _form(
     request: HttpRequest, account: Account, texts: list[str] | None = None, status: int = 200
 ) -> HttpResponse:
-    request.session[_UNUSED] = secrets.token_urlsafe(12)
     return page(
         request,
         "console/test_send.html",
         {
             "account": account,
-            "form_mark": request.session[_UNUSED],
+            "form_mark": _new_mark(request, account.pk),
             "texts": texts or [],
             "target": request.POST.get("target", ""),
             "content": request.POST.get("content", ""),
@@ -79,3 +82,52 @@ def _form(
         crumbs=[(reverse("admin:accounts"), pgettext("plural", "账号"))],
         status=status,
     )
+
+
+def _new_mark(request: HttpRequest, account_id: int) -> str:
+    mark = secrets.token_urlsafe(12)
+
+    def add(marks: dict[str, int]) -> None:
+        marks[mark] = account_id
+        for oldest in list(marks)[:-_OPEN_MOST]:
+            del marks[oldest]
+
+    _change_marks(request, add)
+    return mark
+
+
+def _take_mark(request: HttpRequest, account_id: int) -> bool:
+    """Whether this form is sent for the first time; of two clicks one alone is."""
+    mark = request.POST.get("form", "")
+    taken = False
+
+    def take(marks: dict[str, int]) -> None:
+        nonlocal taken
+        taken = marks.get(mark) == account_id
+        if taken:
+            del marks[mark]
+
+    _change_marks(request, take)
+    return taken
+
+
+def _change_marks(request: HttpRequest, change: Callable[[dict[str, int]], None]) -> None:
+    """Change the marks as they are now, under the session's lock, and at once.
+
+    The request's own copy of the session is as old as the request, and is written with the
+    answer: a second click or another tab comes in between.
+    """
+    session = request.session
+    with transaction.atomic():
+        row = Session.objects.select_for_update().filter(pk=session.session_key).first()
+        if row is None:
+            return  # signed out meanwhile
+        kept = row.get_decoded()
+        marks: dict[str, int] = kept.setdefault(_UNUSED, {})
+        change(marks)
+        row.session_data = Session.objects.encode(kept)
+        row.save(update_fields=["session_data"])
+    # should anything else have the request write its copy, no used mark may come back with it
+    modified = session.modified
+    session[_UNUSED] = marks
+    session.modified = modified

@@ -271,6 +271,60 @@ def test_test_send_clicked_again_while_the_first_waits_is_sent_once(
     assert len(sent) == 1
 
 
+def test_test_send_clicked_twice_at_once_is_sent_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = reverse("admin:account_test", args=[make_account().pk])
+    form = {"form": client.get(address).context["form_mark"], "target": "1", "content": "测试"}
+    second = Client()
+    second.cookies = client.cookies
+    sent: list[dict[str, Any]] = []
+    asked: list[object] = []
+
+    def allowed(**_: object) -> bool:
+        """The first request has read its session; the second comes and goes in between."""
+        asked.append(None)
+        if len(asked) == 1:
+            second.post(address, form)
+        return True
+
+    def send(**given: Any) -> TestResult:
+        sent.append(given)
+        return TestResult("accepted", "网关已接受。", 12)
+
+    monkeypatch.setattr("batches.admin.test_send.is_allowed", allowed)
+    monkeypatch.setattr("batches.admin.test_send.send_test", send)
+    client.post(address, form)
+    assert (len(asked), len(sent)) == (2, 1)
+
+
+def test_test_send_of_two_accounts_in_two_tabs_sends_both(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+
+    def send(**given: Any) -> TestResult:
+        sent.append(given["account_id"])
+        return TestResult("accepted", "网关已接受。", 12)
+
+    monkeypatch.setattr("batches.admin.test_send.send_test", send)
+    accounts = [make_account().pk for _ in range(2)]
+    tabs = [reverse("admin:account_test", args=[account]) for account in accounts]
+    marks = [client.get(tab).context["form_mark"] for tab in tabs]
+    # the form of one account is no form of another
+    client.post(tabs[0], {"form": marks[1], "target": "1", "content": "测试"})
+    assert sent == []
+    for tab, mark in zip(tabs, marks, strict=True):
+        client.post(tab, {"form": mark, "target": "1", "content": "测试"})
+    assert sent == accounts
+
+
+def test_test_send_forms_that_were_never_sent_do_not_pile_up(client: Client) -> None:
+    address = reverse("admin:account_test", args=[make_account().pk])
+    marks = [client.get(address).context["form_mark"] for _ in range(25)]
+    assert list(client.session["test_send_forms"]) == marks[-20:]
+
+
 def test_test_send_is_for_operators(sign_in: Callable[..., Client]) -> None:
     address = reverse("admin:account_test", args=[make_account().pk])
     assert sign_in("view_account").get(address).status_code == 403
