@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from batches.domain.errors import WrongStateError
+from batches.domain.errors import InvalidInputError, WrongStateError
 from batches.domain.states import JobStatus
 from batches.models import Event, Item, Job, Rejection, Shard
 from batches.services.submissions import reread, run_intake
@@ -218,6 +218,15 @@ def test_reread_once_it_was_submitted_anew_points_to_the_other_job() -> None:
     job = intake(data)
     other = intake(data, bad_rows="skip")
     with pytest.raises(WrongStateError, match=str(other.pk)):
+        reread(job_id=job.pk, actor=None, bad_rows="skip", enqueue=False)
+    job.refresh_from_db()
+    assert job.status == "rejected"
+
+
+def test_reread_without_the_file_says_that_it_is_not_there() -> None:
+    job = intake(csv_bytes([*good_rows(3), ("guid-9", "1", "x")]))
+    Job.objects.filter(pk=job.pk).update(upload=None)
+    with pytest.raises(InvalidInputError, match="原文件已不在，请重新上传"):
         reread(job_id=job.pk, actor=None, bad_rows="skip", enqueue=False)
     job.refresh_from_db()
     assert job.status == "rejected"
