@@ -28,7 +28,7 @@ CHANGE = "batches.change_account"
 
 @require_safe
 def account_list(request: HttpRequest) -> HttpResponse:
-    search = request.GET.get("q", "").strip()[:100]
+    search = request.GET.get("q", "").replace("\0", "").strip()[:100]
     trouble = request.GET.get("trouble") == "1"
     job_id = number(request.GET.get("job"))
     after = number(request.GET.get("after")) or 0

@@ -21,7 +21,7 @@ from .shell import number, page
 def audit(request: HttpRequest) -> HttpResponse:
     job_id = number(request.GET.get("job"))
     actor = request.GET.get("actor", "")
-    kind = request.GET.get("kind", "")
+    kind = request.GET.get("kind", "").replace("\0", "")
     before = number(request.GET.get("before"))
     found = audit_page(job_id=job_id, actor=_actor(actor), kind=kind, before=before)
     kept: dict[str, Any] = {

@@ -24,6 +24,8 @@ def failures_csv(request: HttpRequest, job_id: int) -> HttpResponseBase:
     job = get_object_or_404(Job, pk=job_id)
     category = request.GET.get("category", "")
     code = request.GET.get("code")
+    if code is not None:
+        code = code.replace("\0", "")
     width = len(job.columns)
     language = get_language()
 

@@ -44,6 +44,8 @@ def category(request: HttpRequest, job_id: int, category: str) -> HttpResponse:
     if category not in CATEGORIES:
         raise Http404
     code = request.GET.get("code")
+    if code is not None:
+        code = code.replace("\0", "")
     after = number(request.GET.get("after")) or 0
     codes = failures_by_code(job, category=category)
     found = failed_items(

@@ -18,7 +18,7 @@ from .verbs import actor_of
 def job_list(request: HttpRequest) -> HttpResponse:
     tab = request.GET.get("tab", "")
     tab = tab if tab in TABS else ""
-    search = request.GET.get("q", "").strip()[:200]
+    search = request.GET.get("q", "").replace("\0", "").strip()[:200]
     before = number(request.GET.get("before"))
     found = job_page(tab=tab, search=search, before=before)
     kept = {key: value for key, value in (("tab", tab), ("q", search)) if value}

@@ -127,6 +127,8 @@ class PersonAdmin(_PlainDeletion, _UserAdmin):
     """Permissions come from roles alone, so that one look at a role says who may do what."""
 
     actions = None
+    #: Django's own has one sentence more, which it has in English alone
+    add_form_template = "admin/change_form.html"
     list_display = ("username", "full_name", "roles", "is_active", "is_superuser", "last_login")
     list_filter = ("is_active", "groups")
     show_facets = admin.ShowFacets.NEVER
@@ -141,6 +143,10 @@ class PersonAdmin(_PlainDeletion, _UserAdmin):
         (None, {"fields": ("username", "password1", "password2", "is_staff", "groups")}),
     )
     readonly_fields = ("last_login", "date_joined")
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        # somebody who may not sign in is told that the password is wrong
+        return {"is_staff": True, **super().get_changeform_initial_data(request)}
 
     @admin.display(description=_l("姓名"))
     def full_name(self, user: User) -> str:

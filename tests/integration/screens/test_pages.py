@@ -9,7 +9,10 @@ from django.contrib.auth.models import Group
 from django.test import Client
 from django.urls import reverse
 
-from tests.factories import items_of, make_user
+from batches.domain.states import JobStatus
+from batches.models import Event, Rejection
+from batches.selectors.overview import MAX_LINES
+from tests.factories import ShardSpec, items_of, make_job, make_user
 
 from .conftest import World
 from .pages import faults_of, text_of
@@ -179,3 +182,58 @@ def test_dialogs_say_the_exact_words_with_the_numbers_of_now(client: Client, wor
     assert "停止取新条目；已提交的 1 条继续等结果；可随时继续，不会重发已提交的条目。" in page
     assert "返回" in cancel
     assert "返回" in terminate
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/admin/jobs/?q=a%00", "/admin/accounts/?q=%00", "/admin/audit/?kind=%00"],
+)
+def test_search_with_a_character_no_text_holds_finds_nothing_wrong(
+    client: Client, address: str
+) -> None:
+    assert client.get(address).status_code == 200
+
+
+def test_category_with_a_code_no_text_holds_opens(client: Client, world: World) -> None:
+    address = reverse("admin:job_category", args=[world.running.pk, "other"])
+    assert client.get(address + "?code=%00").status_code == 200
+    download = client.get(reverse("admin:job_failures_csv", args=[world.running.pk]) + "?code=%00")
+    assert download.status_code == 200
+    assert b"".join(download.streaming_content)  # type: ignore[attr-defined]
+
+
+def test_overview_with_many_new_uploads_still_names_the_stopped_job(client: Client) -> None:
+    stopped = make_job(status=JobStatus.PAUSED, pause_reason="budget", name="停住的旧作业")
+    for _ in range(MAX_LINES):
+        make_job(status=JobStatus.AWAITING)
+    shown = text_of(client.get(reverse("admin:index")))
+    assert stopped.name in shown
+    assert f"只列出 {MAX_LINES} 个，共 {MAX_LINES + 1} 个" in shown
+
+
+def test_stage_dialog_with_a_budget_says_that_it_stops_there(client: Client) -> None:
+    job = make_job(
+        status=JobStatus.PAUSED,
+        pause_reason="stage",
+        stages=[1],
+        budget_limit=2,
+        shards=[ShardSpec(pending=5, confirmed=1)],
+    )
+    asked = text_of(client.get(reverse("admin:job_stage", args=[job.pk])))
+    assert "后面没有检查点" in asked
+    assert "用完自动暂停" in asked
+
+
+def test_timeline_of_a_pause_by_the_system_says_why(client: Client) -> None:
+    job = make_job(status=JobStatus.PAUSED, pause_reason="budget")
+    Event.objects.create(job=job, kind="job.paused", data={"from": "running", "reason": "budget"})
+    shown = text_of(client.get(reverse("admin:audit") + f"?job={job.pk}"))
+    assert "已暂停 预算用完" in " ".join(shown.split())
+
+
+def test_refused_file_counts_its_bad_rows_not_all_rows(client: Client, world: World) -> None:
+    world.awaiting.rejected_rows = 3
+    world.awaiting.save()
+    Rejection.objects.create(job=world.awaiting, row_no=4, code="id_empty", text="ID 为空。")
+    shown = text_of(client.get(reverse("admin:job", args=[world.awaiting.pk])))
+    assert "（前 1 行，共 1 行）" in shown

@@ -138,3 +138,9 @@ def test_role_gets_no_permission_that_its_editor_lacks(browser: Client, manager:
     assert browser.post(address, asked).status_code == 302
     # what the editor cannot see stays
     assert {one.codename for one in role.permissions.all()} == {"cancel_job", "operate_job"}
+
+
+def test_add_page_opens_lets_the_new_person_sign_in_and_speaks_chinese(browser: Client) -> None:
+    shown = browser.get(reverse("admin:auth_user_add"))
+    assert shown.context["adminform"].form.initial["is_staff"] is True
+    assert "After you" not in shown.content.decode()
