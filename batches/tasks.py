@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Callable
 
 from django.conf import settings
 from django.db import close_old_connections, connection
@@ -70,11 +71,26 @@ def intake(job_id: int) -> None:
 
 
 def run_periodic() -> None:
-    """What must happen even if no lane lives; called every few seconds."""
-    rescue_lost_calls()
-    advance_jobs()
-    ensure_lanes()
-    ensure_intakes()
-    prune_lanes()
-    watch()
-    deliver_alerts()
+    """What must happen even if no lane lives; called every few seconds.
+
+    Raises `ExceptionGroup`, after all steps have had their turn, with what failed in them.
+    """
+    steps: tuple[Callable[[], object], ...] = (
+        rescue_lost_calls,
+        advance_jobs,
+        ensure_lanes,
+        ensure_intakes,
+        prune_lanes,
+        watch,
+        deliver_alerts,
+    )
+    failed: dict[str, Exception] = {}
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - one step's trouble is not the others'
+            failed[step.__name__] = error
+            close_old_connections()
+    if failed:
+        what = ", ".join(f"{name}: {type(error).__name__}" for name, error in failed.items())
+        raise ExceptionGroup(what, list(failed.values()))

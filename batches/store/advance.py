@@ -140,7 +140,8 @@ def _advance(job_id: int) -> bool:
 def advance_jobs(job_ids: Sequence[int] | None = None) -> int:
     """Advance these jobs, or all that may move. Returns how many moved.
 
-    A deadlock or lost lock costs only this pass: the next one finds the same work.
+    A deadlock or lost lock costs only this pass: the next one finds the same work. Nor does a
+    job that cannot be judged at all keep the others.
     """
     ids = None if job_ids is None else list(job_ids)
     moved = 0
@@ -155,4 +156,8 @@ def advance_jobs(job_ids: Sequence[int] | None = None) -> int:
             if connection.connection is None or connection.connection.closed:
                 raise
             log.warning("job %s not advanced this time: %s", row["id"], error)
+        except Exception:
+            if connection.connection is None or connection.connection.closed:
+                raise
+            log.exception("job %s cannot be advanced", row["id"])
     return moved

@@ -20,7 +20,7 @@ class Command(BaseCommand):
     # A database that is away now is tried again, so nothing is checked up front.
     requires_system_checks: list[str] = []
     requires_migrations_checks = False
-    #: name of the error that the last round met
+    #: what failed in the last round
     _failing = ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -36,7 +36,8 @@ class Command(BaseCommand):
             run_periodic()
         except Exception as error:  # whatever one round meets, the next one is due
             connections.close_all()
-            kind = type(error).__name__
+            # of several steps it says which, so that one more that fails is told too
+            kind = str(error) if isinstance(error, ExceptionGroup) else type(error).__name__
             if kind != self._failing:
                 logger.exception("periodic work failed; it is tried again every few seconds")
             self._failing = kind

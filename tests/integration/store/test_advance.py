@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db import DataError
 
 from batches.domain.states import JobStatus, PauseReason
 from batches.models import Event, Item, Job, Shard
@@ -251,3 +252,19 @@ def test_advance_job_that_fails_does_not_keep_the_others(caplog):
             sql("reset lock_timeout")
     assert (status(stuck)[0], status(other)[0]) == ("running", "completed")
     assert "not advanced this time" in caplog.text
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), DataError("out of range")])
+def test_advance_job_that_cannot_be_judged_does_not_keep_the_others(error, monkeypatch, caplog):
+    poisoned, other = (make_job(shards=[ShardSpec(confirmed=1)]) for _ in range(2))
+    original = advance._tally
+
+    def tally(row):
+        if row["id"] == poisoned.pk:
+            raise error
+        return original(row)
+
+    monkeypatch.setattr(advance, "_tally", tally)
+    assert advance_jobs() == 1
+    assert (status(poisoned)[0], status(other)[0]) == ("running", "completed")
+    assert f"job {poisoned.pk} cannot be advanced" in caplog.text
