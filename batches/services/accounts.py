@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,9 +111,11 @@ def load_accounts(*, actor: User | None, source: Source) -> list[LoadedGateway]:
     with transaction.atomic():
         gateways = {row.url: _gateway(row) for row in rows}
         counts = dict.fromkeys(gateways, 0)
+        known = _known(gateways, rows)
         faults: list[Problem] = []
         for row in rows:
-            faults += _save(gateways[row.url], row)
+            gateway = gateways[row.url]
+            faults += _save(gateway, row, known.get((gateway.pk, row.guid)))
             counts[row.url] += 1
         if faults:
             raise InvalidInputError(*faults[:PROBLEMS_MAX])
@@ -249,9 +252,34 @@ def _gateway(row: _Row) -> Gateway:
     return gateway
 
 
-def _save(gateway: Gateway, row: _Row) -> list[Problem]:
+def _known(gateways: Mapping[str, Gateway], rows: Sequence[_Row]) -> dict[tuple[int, str], Account]:
+    """The accounts that are there already; those that will change are locked.
+
+    In id order and before any is written, as a claim locks them; the others are left alone, so
+    that a load of what is there already holds up nobody.
+    """
+    found = {
+        (account.gateway_id, account.guid): account
+        for account in Account.objects.filter(
+            gateway__in=gateways.values(), guid__in={row.guid for row in rows}
+        )
+    }
+    changing = [
+        account.pk
+        for row in rows
+        if (account := found.get((gateways[row.url].pk, row.guid))) and _changes(account, row)
+    ]
+    locked = Account.objects.select_for_update(no_key=True).filter(pk__in=changing).order_by("pk")
+    return found | {(account.gateway_id, account.guid): account for account in locked}
+
+
+def _changes(account: Account, row: _Row) -> dict[str, Any]:
+    """Columns of the file that are not what the account has."""
+    return {name: value for name, value in row.columns.items() if getattr(account, name) != value}
+
+
+def _save(gateway: Gateway, row: _Row, account: Account | None) -> list[Problem]:
     """Write one account, unless its rates do not fit together with what it already has."""
-    account = Account.objects.filter(gateway=gateway, guid=row.guid).first()
     before = account or Account()
     total = row.columns.get("total_rate_per_min", before.total_rate_per_min)
     reserve = row.columns.get("online_reserve_per_min", before.online_reserve_per_min)
@@ -268,6 +296,6 @@ def _save(gateway: Gateway, row: _Row) -> list[Problem]:
         ]
     if account is None:
         Account.objects.create(gateway=gateway, guid=row.guid, **row.columns)
-    elif row.columns:
-        Account.objects.filter(pk=account.pk).update(**row.columns)
+    elif changes := _changes(account, row):
+        Account.objects.filter(pk=account.pk).update(**changes)
     return []

@@ -16,13 +16,22 @@ from django.utils import timezone
 
 from batches.domain.errors import BatchesError, StaleVersionError, WrongStateError
 from batches.domain.states import JobStatus
-from batches.models import Event, Item, Job, Shard
+from batches.intake.source import source_of
+from batches.models import Account, Event, Item, Job, Shard
 from batches.selectors.verify import verify
 from batches.services import jobs, reconcile, retry
+from batches.services.accounts import load_accounts
 from batches.services.reconcile import mark_items
 from batches.store import items as item_store
 from batches.store.queries import sql
-from tests.factories import ShardSpec, items_of, make_job, make_lane, other_connection
+from tests.factories import (
+    ShardSpec,
+    items_of,
+    make_account,
+    make_job,
+    make_lane,
+    other_connection,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE = 20.0
@@ -361,3 +370,32 @@ def test_mark_many_lets_claims_in_between_and_adds_up_at_every_moment(
     assert seen == [0, 2, 3]
     assert (done.marked, done.skipped) == (5, 1)
     assert verify().findings == ()
+
+
+def _load(*accounts: Account, per_min: int) -> None:
+    lines = ["gateway_url,guid,total_rate_per_min"]
+    lines += [f"{account.gateway.base_url},{account.guid},{per_min}" for account in accounts]
+    load_accounts(actor=None, source=source_of("a.csv", "\n".join(lines).encode()))
+
+
+def test_accounts_loaded_beside_a_claim_are_locked_in_its_order() -> None:
+    first, second = (make_account(total_rate_per_min=60) for _ in range(2))
+    lock = "select 1 from batches_account where id = %s for no key update nowait"
+    with other_connection() as claim:
+        claim.execute(lock, [first.pk])
+        load = Act(lambda: _load(second, first, per_min=90)).begin()
+        load.wait_for_lock()
+        claim.execute(lock, [second.pk])
+        claim.commit()
+        assert load.end() is None
+    assert set(Account.objects.values_list("total_rate_per_min", flat=True)) == {90}
+
+
+def test_accounts_loaded_as_they_are_wait_for_nobody() -> None:
+    same, changed = (make_account(total_rate_per_min=rate) for rate in (90, 60))
+    with other_connection() as claim:
+        claim.execute("select 1 from batches_account where id = %s for no key update", [same.pk])
+        load = Act(lambda: _load(same, changed, per_min=90)).begin()
+        assert load.end() is None
+    changed.refresh_from_db()
+    assert changed.total_rate_per_min == 90
