@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, cast
 
 from batches.domain.decisions import Decision
@@ -58,11 +59,20 @@ _PLAIN_CALL = dict.fromkeys(("categories", "codes", "messages"), EMPTY)
 
 
 def _item_columns(batch: Sequence[Settled], *, plain: bool) -> dict[str, str]:
-    decisions = [d for s in batch for d in s.decisions]
+    # in id order, as a person's findings lock them
+    rows = sorted(
+        (
+            (item, s.call_id, decision)
+            for s in batch
+            for item, decision in zip(s.item_ids, s.decisions, strict=True)
+        ),
+        key=itemgetter(0, 1),
+    )
+    decisions = [decision for _, _, decision in rows]
     columns = {
-        "items": numbers(i for s in batch for i in s.item_ids),
-        "calls": numbers(s.call_id for s in batch for _ in s.item_ids),
-        "fates": words(d.fate.value for d in decisions),
+        "items": numbers(item for item, _, _ in rows),
+        "calls": numbers(call for _, call, _ in rows),
+        "fates": words(d.fate for d in decisions),
         "msg_ids": texts(d.msg_id[:128] if d.msg_id else None for d in decisions),
     }
     if plain:

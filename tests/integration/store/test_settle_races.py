@@ -13,7 +13,7 @@ import pytest
 from batches.domain.decisions import Decision, Fate
 from batches.models import Item
 from batches.store.advance import rescue_lost_calls
-from batches.store.settle import settle
+from batches.store.settle import Settled, settle
 from tests.factories import ShardSpec, items_of, make_job, make_lane
 
 from .support import (
@@ -203,3 +203,54 @@ def test_settle_texts_that_the_database_cannot_hold_are_cut_to_fit():
     assert (item.state, item.code, len(item.msg_id or "")) == ("failed", "9" * 40, 128)
     assert item.message is not None
     assert "\x00" not in item.message
+
+
+def test_settle_and_a_persons_findings_lock_items_in_one_order():
+    """Findings go by item id; answers come as they come."""
+    job = make_job(shards=[ShardSpec(in_doubt=2, pending=1)])
+    first, second = items_of(job, "submitted")
+    answers = [answer(second, "confirmed"), answer(first, "confirmed")]
+
+    async def go(rival: psycopg.Connection) -> None:
+        async with connected() as (conn,):
+            settling = asyncio.create_task(settle(conn, answers))
+            await asyncio.to_thread(wait_until_blocked, conn.info.backend_pid)
+            # it waits for the first, and so must not have the second yet
+            await asyncio.to_thread(
+                rival.execute,
+                "select 1 from batches_item where id = %s for no key update nowait",
+                [second.pk],
+            )
+            rival.rollback()
+            await settling
+
+    with plain_connection() as rival:
+        rival.execute("select 1 from batches_item where id = %s for no key update", [first.pk])
+        run(go(rival))
+    assert_sound()
+    assert len(items_of(job, "confirmed")) == 2
+
+
+def test_settle_of_calls_with_several_items_gives_each_its_own_answer():
+    lane = make_lane()
+    job = make_job(shards=[ShardSpec(inflight=4)], lane=lane)
+    items = items_of(job, "submitted")
+    Item.objects.filter(pk__in=[items[0].pk, items[3].pk]).update(call_id=items[0].call_id)
+    Item.objects.filter(pk__in=[items[1].pk, items[2].pk]).update(call_id=items[1].call_id)
+    fates = {0: "failed", 1: "accepted", 2: "doubt", 3: "confirmed"}
+
+    def together_of(*places: int) -> Settled:
+        head = items[min(places)]
+        return Settled(
+            call_id=head.call_id,
+            job_id=job.pk,
+            account_id=head.shard.account_id,
+            item_ids=tuple(items[n].pk for n in places),
+            decisions=tuple(DECISIONS[fates[n]] for n in places),
+        )
+
+    settle_all(together_of(3, 0), together_of(2, 1))
+    found = items_of(job)
+    assert [item.state for item in found] == ["failed", "submitted", "submitted", "confirmed"]
+    assert [item.accepted_at is not None for item in found] == [False, True, False, False]
+    assert [item.in_doubt_at is not None for item in found] == [False, False, True, False]
