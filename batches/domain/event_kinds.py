@@ -49,6 +49,7 @@ ENGINE_EVENTS: Mapping[str, str] = {
     "shard.credential_lost": N_("账号登录失效，分片已停"),
     "account.credential_lost": N_("账号登录失效"),
     "job.calls_lost": N_("执行进程中断，在途条目转为存疑"),
+    "job.cannot_compile": N_("作业内容无法处理，没有发送"),
 }
 EVENT_LABELS: Mapping[str, str] = {**ENGINE_EVENTS, **VERB_EVENTS}
 

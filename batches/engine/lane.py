@@ -124,7 +124,7 @@ class Turn:
                 house = asyncio.create_task(self._keep_house(state), name="house")
                 try:
                     conn, reason = await self._tick_until_end(conn, state, [*loops, house], began)
-                    conn = await self._drain(conn, state, reason, claim)
+                    conn = await self._drain(conn, state, reason, claim, began=began)
                 finally:
                     state.draining = True
                     state.claim_wake.set()
@@ -285,7 +285,13 @@ class Turn:
     # --- the end ---
 
     async def _drain(
-        self, conn: Connection, state: LaneState, reason: str, claim: asyncio.Task[None]
+        self,
+        conn: Connection,
+        state: LaneState,
+        reason: str,
+        claim: asyncio.Task[None],
+        *,
+        began: float,
     ) -> Connection:
         """No more claims; wait for calls in flight, keeping the lease; then cut off the rest.
 
@@ -299,7 +305,7 @@ class Turn:
             limit = options.term_drain
         else:
             longest = max((g.timeout for g in state.gateways.values()), default=0.0)
-            limit = longest + 2.0
+            limit = min(longest + 2.0, began + options.longest - time.monotonic())
         end = time.monotonic() + limit
         next_renewal = 0.0
         while (state.flights or not claim.done()) and time.monotonic() < end:

@@ -25,6 +25,9 @@ class TurnOptions:
 
     turn: float = 120.0
     hard_turn: float = 300.0
+    #: no answer is waited for after this, whatever its gateway's time-out: RQ gives a worker up
+    #: that is silent for 420 s
+    longest: float = 380.0
     lease: float = 10.0
     tick: float = 1.0
     idle: float = 3.0
@@ -47,6 +50,8 @@ class LaneState:
     shards: dict[int, ShardPlan] = field(default_factory=dict)
     jobs: dict[int, JobPlan] = field(default_factory=dict)
     gateways: dict[int, GatewayPlan] = field(default_factory=dict)
+    #: jobs whose action could not make sense of them, in this turn
+    uncompiled: set[int] = field(default_factory=set)
     #: job → monotonic time before which its limits let nothing through
     blocked: dict[int, float] = field(default_factory=dict)
     ready: ReadyHeap = field(default_factory=ReadyHeap)
@@ -57,7 +62,7 @@ class LaneState:
     open_calls: set[int] = field(default_factory=set)
     #: jobs that may be ready to move on
     advance: set[int] = field(default_factory=set)
-    #: stops that the housekeeping has to carry out
+    #: stops, and what else the housekeeping has to write
     trips: list[Callable[[], object]] = field(default_factory=list)
     lease_deadline: float = 0.0
     sent: int = 0

@@ -8,18 +8,19 @@ import json
 import logging
 import time
 from collections import deque
+from functools import partial
 from typing import Any
 
 import psycopg
 
 from batches.actions.registry import get_action
 from batches.domain.breaker import BreakerWindow
-from batches.domain.errors import BatchesError
 from batches.gateways.base import GatewayConfig
 from batches.gateways.registry import get_gateway
 from batches.models.secret import open_secret
 from batches.store import lanes as store
 from batches.store.connections import Connection, connect
+from batches.store.trips import tell_uncompiled
 
 from .plan import LOOK_AHEAD, AccountPlan, GatewayPlan, JobPlan, PlannedItem, ShardPlan
 from .state import LaneState
@@ -129,18 +130,25 @@ async def _load_jobs(conn: Connection, state: LaneState, ids: set[int]) -> None:
             state.jobs[row.id].breaker.adjust(
                 ratio=row.breaker_ratio, size=row.breaker_window, min_sample=row.breaker_min_sample
             )
-        elif row.id in ids and (plan := _compile(row)) is not None:
+        elif (
+            row.id in ids
+            and row.id not in state.uncompiled
+            and (plan := _compile(row, state)) is not None
+        ):
             state.jobs[row.id] = plan
     for gone in state.jobs.keys() - ids - flying:
         del state.jobs[gone]
 
 
-def _compile(row: Any) -> JobPlan | None:
+def _compile(row: Any, state: LaneState) -> JobPlan | None:
+    """None, told once a turn, for a job that cannot be: it must not keep the others."""
     try:
         action = get_action(row.action)
         compiled = action.compile(row.params, row.columns, row.mapping)
-    except BatchesError:
+    except Exception as error:
         log.exception("job %s cannot be compiled; nothing of it is sent", row.id)
+        state.uncompiled.add(row.id)
+        state.trips.append(partial(tell_uncompiled, row.id, error=str(error)))
         return None
     return JobPlan(
         job_id=row.id,

@@ -37,6 +37,7 @@ _TONES: Mapping[str, str] = {
     "job.terminated": "bad",
     "job.rejected": "bad",
     "job.calls_lost": "doubt",
+    "job.cannot_compile": "bad",
     "job.paused": "warn",
     "job.pausing": "warn",
     "shard.paused": "warn",

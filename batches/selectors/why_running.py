@@ -13,7 +13,7 @@ from django.utils import timezone
 from batches.domain.hours import first_allowed
 from batches.domain.problems import Names
 from batches.domain.text import N_
-from batches.models import Job, Shard
+from batches.models import Event, Job, Shard
 
 from .progress import rows
 from .reasons import ACCOUNTS, GATEWAYS, Why
@@ -73,6 +73,8 @@ def _free(
         return shared
     advanced = max(filter(None, (free["last_advanced_at"], job.started_at)), default=None)
     if advanced is not None and now - advanced > LANE_GAP:
+        if uncompiled := _uncompiled(job, advanced):
+            return uncompiled
         due_at = rows("why_backoff", job=job.pk, shard=shard_id)[0]["due_at"]
         if isinstance(due_at, datetime) and due_at > now:
             return Why(
@@ -110,6 +112,20 @@ def _free(
             level="warn",
         )
     return Why("moving", N_("正在推进。"))
+
+
+def _uncompiled(job: Job, advanced: datetime) -> Why | None:
+    """A lane looked at the job since it last moved, and could not make sense of it."""
+    event = Event.objects.filter(job=job, kind="job.cannot_compile", at__gt=advanced).last()
+    if event is None:
+        return None
+    return Why(
+        "cannot_compile",
+        N_("作业内容无法处理，没有发送：%(error)s。"),
+        {"error": event.reason},
+        cure_text=N_("升级或回退程序版本后会自动继续；否则取消作业，改正后重新创建。"),
+        level="error",
+    )
 
 
 def _shared_limit(job: Job, shard_id: int | None, now: datetime) -> Why | None:

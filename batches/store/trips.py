@@ -39,6 +39,16 @@ def trip_job(
     return True
 
 
+def tell_uncompiled(job_id: int, *, error: str) -> bool:
+    """One line in the timeline, unless there is one since the job last moved."""
+    with transaction.atomic():
+        jobs.lock_job(job_id)
+        if run_query("told_uncompiled", job=job_id)[0]["told"]:
+            return False
+        add_event(kind="job.cannot_compile", job_id=job_id, reason=error[:300].replace("\x00", ""))
+    return True
+
+
 def lose_credential(account_id: int, *, note: str) -> int:
     """Pause the account's shards in every job; returns how many. Repeating changes nothing."""
     with transaction.atomic():

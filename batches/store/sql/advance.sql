@@ -124,6 +124,15 @@ from (
 ) o
 where s.id = o.id
 
+-- name: told_uncompiled
+-- By the index of a job's events; what was told before the job last moved is over.
+select exists (
+  select from batches_event e
+  where e.job_id = %(job)s and e.kind = 'job.cannot_compile'
+    and e.at > coalesce(
+      (select max(last_advanced_at) from batches_shard where job_id = %(job)s), '-infinity')
+) as told
+
 -- name: account_jobs
 -- Jobs of which a shard of this account could still run.
 select distinct job_id as id from batches_shard

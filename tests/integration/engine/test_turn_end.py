@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from batches.engine.lane import Turn, TurnResult
 from batches.engine.state import TurnOptions
 from batches.models import Call, Item
 from tests.factories import ShardSpec, make_account, make_gateway, make_job
+
+from .stage import Stage, play_turn, states
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -74,3 +77,23 @@ def test_end_of_turn_during_a_claim_sends_and_settles_what_it_claimed(
     assert Item.objects.filter(job_id=job.pk, state="confirmed").count() == len(received)
     assert not Item.objects.filter(job_id=job.pk, state="submitted").exists()
     assert not Call.objects.filter(job_id=job.pk, answered_at__isnull=True).exists()
+
+
+def test_turn_ends_before_its_worker_is_given_up_whatever_a_gateways_time_out(
+    stage: Stage,
+) -> None:
+    options = TurnOptions()
+    assert options.hard_turn < options.longest < 400
+    stage.gateway.timeout_seconds = 300
+    stage.gateway.save()
+    job = stage.job(accounts=1, items=1)
+
+    async def scene() -> float:
+        async with stage.open() as sim:
+            sim.faults.install({"kind": "hang", "seconds": 60})
+            began = time.monotonic()
+            await play_turn(options=TurnOptions(turn=0.5, hard_turn=1.5, longest=2.5))
+            return time.monotonic() - began
+
+    assert asyncio.run(scene()) < 8
+    assert states(job) == {"in_doubt": 1}

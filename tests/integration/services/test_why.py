@@ -14,6 +14,7 @@ from batches.models import Account, Event, Gateway, Item, Job, Shard
 from batches.selectors import reasons
 from batches.selectors.why import Why, why_not_moving
 from batches.services.jobs import pause_job, pause_shard
+from batches.store.trips import tell_uncompiled
 from tests.factories import ShardSpec, items_of, make_account, make_job, make_lane, make_user
 
 pytestmark = pytest.mark.django_db
@@ -290,3 +291,16 @@ def test_why_costs_the_same_for_any_number_of_items(lane, django_assert_max_num_
     _long_ago(job)
     with django_assert_max_num_queries(4):
         why_not_moving(job)
+
+
+def test_why_a_job_that_no_lane_can_make_sense_of_says_so_until_it_moves(lane) -> None:
+    job = _running()
+    _long_ago(job)
+    assert tell_uncompiled(job.pk, error="没有动作 x")
+    assert not tell_uncompiled(job.pk, error="没有动作 x")
+    why = _why(job)
+    assert (why.code, why.level) == ("cannot_compile", "error")
+    assert "没有动作 x" in why.sentence
+    job.shards.update(last_advanced_at=timezone.now())
+    assert _why(job).level == "ok"
+    assert tell_uncompiled(job.pk, error="没有动作 x"), "it stands again, for whatever reason"
