@@ -23,10 +23,12 @@ MEANWHILE = 5.0
 
 def watch(state: LaneState, flight: Flight, settled: Settled) -> None:
     """Look at one answer; stop at once in memory what is about to be stopped in the database."""
+    told = False
     for decision in settled.decisions:
         if decision.slow_down:
             continue  # a rate refusal is the pace's business
-        if decision.category == Category.CREDENTIAL:
+        if decision.category == Category.CREDENTIAL and not told:
+            told = True  # one call, one account
             _account(state, flight, decision)
         elif decision.category == Category.PERMISSION:
             _job(state, flight, PauseReason.PERMISSION, decision)
