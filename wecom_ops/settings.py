@@ -49,8 +49,9 @@ UPLOAD_MAX_BYTES = env.number("UPLOAD_MAX_BYTES", 200 * 1024 * 1024)
 # A text longer than this, in UTF-8, is refused before it is sent; the official API takes 4000.
 MESSAGE_MAX_BYTES = env.number("MESSAGE_MAX_BYTES", 4000)
 SHARD_SLICE_SIZE = env.number("SHARD_SLICE_SIZE", 5000)
-LANE_TURN_SECONDS = env.number("LANE_TURN_SECONDS", 120, most=300)
-LANE_LEASE_SECONDS = env.number("LANE_LEASE_SECONDS", 8)
+# A turn sends its worker no heartbeat, and a lease is renewed every second.
+LANE_TURN_SECONDS = env.number("LANE_TURN_SECONDS", 120, least=5, most=300)
+LANE_LEASE_SECONDS = env.number("LANE_LEASE_SECONDS", 8, least=4, most=60)
 # A scheduled start that was missed by more than this asks a person instead of sending late.
 MISSED_START_SECONDS = env.number("MISSED_START_SECONDS", 900)
 # An item that is in doubt for longer than this calls for somebody.

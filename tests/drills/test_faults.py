@@ -152,7 +152,7 @@ def load(plant: Plant) -> dict[str, int]:
 
 def test_everything_goes_wrong_and_every_target_is_reached_once_or_known(tmp_path: Path):
     rng = random.Random(SEED)
-    with plant(tmp_path, lanes=2, seed=SEED, LANE_LEASE_SECONDS="3", LANE_TURN_SECONDS="10") as p:
+    with plant(tmp_path, lanes=2, seed=SEED, LANE_LEASE_SECONDS="4", LANE_TURN_SECONDS="10") as p:
         jobs = load(p)
         for fault in FAULTS:
             p.gate.fail(**fault)

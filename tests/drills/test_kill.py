@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 ACCOUNTS, EACH, LANES, KILLS = 20, 30, 2, 2
-LEASE = 3
+LEASE = 4
 
 
 @pytest.fixture

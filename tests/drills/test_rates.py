@@ -72,7 +72,7 @@ def start_job(plant: Plant) -> None:
 
 def test_rates_hold_across_a_takeover_and_a_change_and_are_used(tmp_path: Path):
     rng = random.Random(SEED)
-    with plant(tmp_path, lanes=2, LANE_LEASE_SECONDS="3", LANE_TURN_SECONDS="25") as p:
+    with plant(tmp_path, lanes=2, LANE_LEASE_SECONDS="4", LANE_TURN_SECONDS="25") as p:
         load(p, changed=False)
         start_job(p)
         p.work()

@@ -124,6 +124,21 @@ def test_number_unusable_is_refused(monkeypatch: pytest.MonkeyPatch, raw: str) -
         env.number("SOME_NUMBER", 5)
 
 
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("LANE_LEASE_SECONDS", "3"),
+        ("LANE_LEASE_SECONDS", "61"),
+        ("LANE_TURN_SECONDS", "4"),
+        ("LANE_TURN_SECONDS", "301"),
+    ],
+)
+def test_start_with_a_lane_that_could_not_live_is_refused(name: str, raw: str) -> None:
+    done = run_manage("check", DEBUG="on", **{name: raw})
+    assert done.returncode != 0
+    assert f"{name} must be at" in done.stderr
+
+
 def test_words_blank_entries_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_WORDS", " a.example , ,b.example,")
     assert env.words("SOME_WORDS") == ["a.example", "b.example"]
