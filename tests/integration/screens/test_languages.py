@@ -223,7 +223,7 @@ def test_every_page_tells_its_time_zone_once() -> None:
 #: what a Chinese page may say in Latin letters: names, units, and what is typed as it is
 LATIN = {
     *("API", "CSV", "Excel", "HTTP", "ID", "IP", "JSON", "Redis", "URL"),
-    *("KB", "MB", "ms", "big", "csv", "gb", "lanes", "utf", "worker", "xlsx"),
+    *("KB", "MB", "be", "le", "ms", "big", "csv", "gb", "lanes", "utf", "worker", "xlsx"),
 }
 _NOT_WORDS = re.compile(
     r"https?://\S+|/[\w/{}.\-]+"  # addresses
