@@ -150,7 +150,9 @@ def load(plant: Plant) -> dict[str, int]:
     return jobs
 
 
-def test_everything_goes_wrong_and_every_target_is_reached_once_or_known(tmp_path: Path):
+def test_everything_goes_wrong_and_every_target_is_reached_once_or_known(
+    tmp_path: Path, tell: Callable[[str], None]
+):
     rng = random.Random(SEED)
     with plant(tmp_path, lanes=2, seed=SEED, LANE_LEASE_SECONDS="4", LANE_TURN_SECONDS="10") as p:
         jobs = load(p)
@@ -172,10 +174,12 @@ def test_everything_goes_wrong_and_every_target_is_reached_once_or_known(tmp_pat
         before = p.gate.total()
         wait(lambda: p.gate.total() >= before + 20, 40, "work goes on afterwards", p.children)
         p.stop_lanes()
-        judge(p, jobs, blows, fired)
+        judge(p, jobs, blows, fired, tell)
 
 
-def judge(p: Plant, jobs: dict[str, int], blows: Blows, fired: int) -> None:
+def judge(
+    p: Plant, jobs: dict[str, int], blows: Blows, fired: int, tell: Callable[[str], None]
+) -> None:
     """The gateway's own record against the database, once nothing is in flight any more."""
     in_flight = "select count(*) from batches_call where answered_at is null and lost_at is null"
     wait(lambda: p.sql(in_flight)[0][0] == 0, 20, "what was in flight is in doubt", p.children)
@@ -193,11 +197,10 @@ def judge(p: Plant, jobs: dict[str, int], blows: Blows, fired: int) -> None:
     invented = {p for p, state in states.items() if state == "confirmed" and p not in reached}
     over, worst = over_budget(p), over_rate(effects)
     found = Counter(states.values())
-    print(
-        f"\nfaults drill: DRILL_SEED={SEED} DRILL_SECONDS={SECONDS:g} blows={dict(blows.done)} "
+    tell(
+        f"faults drill: DRILL_SEED={SEED} DRILL_SECONDS={SECONDS:g} blows={dict(blows.done)} "
         f"faults={fired} sends={len(effects)} states={dict(found)} duplicates={len(twice)} "
-        f"lost={len(lost)} invented={len(invented)} over={over} worst window/allowed={worst:.2f}",
-        file=sys.__stderr__,
+        f"lost={len(lost)} invented={len(invented)} over={over} worst window/allowed={worst:.2f}"
     )
     assert not twice, f"reached twice: {sorted(twice)[:5]}"
     assert not lost, f"took effect, and nobody knows: {[(x, states[x]) for x in sorted(lost)[:5]]}"
