@@ -66,7 +66,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
         messages.warning(
             request,
             _(
-                "同样的文件和参数已经提交过，这就是那个作业。要再发一次，请在新建时填写「再次执行的原因」。"
+                "同样的文件和内容已经提交过，这就是那个作业，限制也还是它的。要改限制，请在这里调整；要再发一次，请在新建时填写「再次执行的原因」。"
             ),
         )
     return see_other(reverse("admin:job", args=[done.job.pk]))

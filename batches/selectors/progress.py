@@ -42,7 +42,8 @@ class Progress:
 
     @property
     def settled(self) -> int:
-        return self.confirmed + self.failed + self.abandoned
+        """Tried to its end. What was given up unsent is no progress: 100 % means all was tried."""
+        return self.confirmed + self.failed
 
     @property
     def underway(self) -> int:

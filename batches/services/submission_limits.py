@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time
+from datetime import datetime, time
 from typing import Any
 
 from django.utils import timezone
@@ -64,28 +64,6 @@ class Limits:
         """Apart: a submission that has its job already may come again after its start."""
         start = None if self.start_at is None else timezone.localtime(self.start_at)
         return limits.start_problems(start, now=timezone.now())
-
-    def identity(self) -> dict[str, Any]:
-        """What makes it another submission: whatever decides what is sent, and when.
-
-        How bad rows are treated, who goes first and when the breaker stops it do not. What is
-        left at its default is not named, so that a limit added later changes no digest.
-        """
-        found: dict[str, Any] = {
-            "budget": self.budget,
-            "stages": self.stages,
-            "rate": self.rate,
-            "policy": self.policy,
-        }
-        if self.start_at is not None:
-            found["start_at"] = self.start_at.astimezone(UTC).isoformat()
-        if self.window_from is not None and self.window_to is not None:
-            found["hours"] = [self.window_from.isoformat(), self.window_to.isoformat()]
-        if self.call_size != CALL_SIZE:
-            found["call_size"] = self.call_size
-        if self.max_attempts != ATTEMPTS:
-            found["max_attempts"] = self.max_attempts
-        return found
 
     def columns(self) -> dict[str, Any]:
         return {

@@ -91,9 +91,10 @@ def submit(
 ) -> Submission:
     """Store a file and make a job of it that will be read next.
 
-    The same submission (the same idempotency key; without one: the same action, parameters,
-    file, limits and way of reading it) gives the same job. A `rerun_reason` makes it another
-    submission, which is itself made once. Nothing is stored when it is refused.
+    The same submission (the same idempotency key; without one: the same action, parameters, file
+    and way of reading it) gives the same job, whatever its limits: they change how it is sent,
+    not that the same people would get it twice. A `rerun_reason` makes it another submission,
+    which is itself made once. Nothing is stored when it is refused.
 
     `start_at` without an offset, and the hours, are in the installation's time zone.
     `mapping`: canonical key → header text or column index; `enqueue=False` leaves the reading
@@ -130,7 +131,7 @@ def submit(
         if existing := _job_of(_digest(identity)):
             return Submission(existing, created=False)
     else:
-        identity |= {"action": action, "params": dict(params), **limits.identity(), **request}
+        identity |= {"action": action, "params": dict(params), **request}
     try:
         with transaction.atomic():
             upload = store_upload(actor, upload_name, chunks)

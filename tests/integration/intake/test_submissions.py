@@ -78,9 +78,6 @@ class TestSubmit:
         [
             {"params": {"content": "再见 {name}"}},
             {"chunks": [DATA, b"\r\n"]},
-            {"budget_limit": 3},
-            {"stages": (2,)},
-            {"rate_limit_per_min": 9},
             {"mapping": {"name": "姓名"}},
             {"rerun_reason": "客户要求补发"},
             {"idempotency_key": "k"},
@@ -91,6 +88,17 @@ class TestSubmit:
         second = submission(DATA, **options)
         assert second.created
         assert second.job.pk != first.job.pk
+
+    @pytest.mark.parametrize(
+        "limits", [{"budget_limit": 3}, {"stages": (2,)}, {"rate_limit_per_min": 9}]
+    )
+    def test_same_file_and_words_under_other_limits_are_the_same_submission(
+        self, limits: dict[str, Any]
+    ) -> None:
+        """Whoever uploads again with another rate would write to the same people twice."""
+        first = submission(DATA)
+        again = submission(DATA, **limits)
+        assert (again.job.pk, again.created) == (first.job.pk, False)
 
     def test_same_rerun_reason_gives_the_same_rerun(self) -> None:
         submission(DATA)
