@@ -43,7 +43,7 @@ def test_flight_cut_off_before_its_first_step_is_recorded_as_never_sent():
         item = PlannedItem(5, 1, "t1", [])
         gateway: Any = SimpleNamespace(gateway_id=1)
         pick = Pick(account, shard, job, gateway, 1, [item])
-        claimer._launch(pick, [(item, Claimed(5, 77, 1, 1))], time.monotonic(), "")
+        claimer._launch(pick, [(item, Claimed(5, 77, 1, 1))], time.monotonic(), "", None)
         task, _ = state.flights[77]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
