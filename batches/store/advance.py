@@ -40,6 +40,7 @@ def rescue_lost_calls() -> int:
     total = 0
     while True:
         with transaction.atomic():
+            run_query("plan_by_index")
             lost = run_query("lost_calls")
             if lost:
                 run_query("mark_lost", calls=[row["id"] for row in lost])

@@ -1,5 +1,10 @@
 -- What ends by itself: calls whose sender died, jobs with nothing left to do.
 
+-- name: plan_by_index
+-- Open calls are a handful in a table of millions; on a table without statistics the planner
+-- does not know. For this transaction only.
+set local enable_seqscan = off
+
 -- name: lost_calls
 -- In flight under a lane that is gone. SKIP LOCKED: several callers share the work. In the order
 -- of the index of open calls, so that no other way to read them looks better to the planner.

@@ -157,10 +157,12 @@ def _params(name: str, d: dict[str, Any]) -> dict[str, Any]:
 LOOKUP = [
     "lock_jobs", "claim", "job_room", "unsent_calls", "settle", "settle_calls", "slow_accounts",
     "recover_accounts", "next_items",
+    # runs after `plan_by_index`
+    "lost_calls",
 ]  # fmt: skip
 CONTROL = ["lane_accounts", "lane_gateways", "lane_shards", "adopt", "share"]
 DJANGO = [
-    "lost_calls", "mark_lost", "job_tally", "movable_jobs", "abandon_chunk", "shards_to_abandon",
+    "mark_lost", "job_tally", "movable_jobs", "abandon_chunk", "shards_to_abandon",
     "job_in_flight",
 ]  # fmt: skip
 
