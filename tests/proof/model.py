@@ -16,6 +16,8 @@ from batches.domain.decisions import Decision, Fate
 RUNNABLE = ("pending", "running")
 #: the states of an item; `submitted` is told apart, as people need it to be
 PENDING, FLYING, ACCEPTED, DOUBT = "pending", "flying", "accepted", "doubt"
+#: items a minute
+SLOW, FAST = 1, 60_000_000
 CONFIRMED, FAILED, ABANDONED = "confirmed", "failed", "abandoned"
 
 
@@ -72,14 +74,16 @@ class JobModel:
     stages: tuple[int, ...] = ()
     passed: int = 0
     streak: int = 10
-    #: None: no ceiling; else whether one item may pass now
-    slow_gate: bool | None = None
+    #: its ceiling: none, one that is never felt, or one item a minute
+    rate: int | None = None
+    #: whether that one item may pass now
+    gate_open: bool = True
 
     def room(self) -> int:
         stage = self.stages[self.passed] if self.passed < len(self.stages) else None
         limits = [limit - self.used for limit in (self.limit, stage) if limit is not None]
-        if self.slow_gate is not None:
-            limits.append(int(self.slow_gate))
+        if self.rate == SLOW:
+            limits.append(int(self.gate_open))
         return min(limits, default=10**9)
 
 
@@ -220,8 +224,7 @@ class Model:
             item.fates[call] = "open"
             job = self.job_of(item)
             job.used += 1
-            if job.slow_gate is not None:
-                job.slow_gate = False
+            job.gate_open = False
 
     # --- the settle ------------------------------------------------------------------------------
 
@@ -320,6 +323,13 @@ class Model:
             item.category = None if delivered else "not_delivered"
         return len(found)
 
+    def set_rate(self, job: int, rate: int | None) -> None:
+        """A ceiling where there was none begins with a wait, another one with what was due."""
+        model = self.jobs[job]
+        if rate == SLOW and model.rate != SLOW:
+            model.gate_open = model.rate is not None
+        model.rate = rate
+
     def time_passes(self) -> None:
         """Every wait is over."""
         for item in self.items.values():
@@ -327,5 +337,4 @@ class Model:
         for account in self.accounts.values():
             account.held = False
         for job in self.jobs.values():
-            if job.slow_gate is not None:
-                job.slow_gate = True
+            job.gate_open = True

@@ -221,7 +221,7 @@ class World:
         common: dict[str, Any] = {"job_id": job_id, "actor": None, "reason": "because"}
         ordinal = rng.randint(1, ACCOUNTS)
         limit = (self.model.jobs[job_id].limit or 0) + 2
-        rate = rng.choice([None, 1, 60_000_000])
+        rate = rng.choice([None, m.SLOW, m.FAST])
 
         def nothing(model: m.Model) -> None: ...
 
@@ -236,7 +236,7 @@ class World:
             model.jobs[job_id].limit = limit
 
         def pace(model: m.Model) -> None:
-            model.jobs[job_id].slow_gate = False if rate == 1 else None
+            model.set_rate(job_id, rate)
 
         acts: dict[str, tuple[Callable[[], object], Callable[[m.Model], None]]] = {
             "pause": (lambda: verbs.pause_job(**common), stop),
