@@ -148,6 +148,27 @@ def test_failures_are_drilled_down_from_the_bar_to_the_item_and_retried(open_pag
     assert [item.target for item in items_of(job, "pending")] == ["t6"]
 
 
+def test_job_that_used_up_its_budget_is_raised_with_a_reason_and_goes_on(open_page: Open) -> None:
+    job = make_job(
+        status="paused",
+        pause_reason="budget",
+        budget_limit=4,
+        shards=[ShardSpec(confirmed=4, pending=6)],
+    )
+    page = open_page(f"/admin/jobs/{job.pk}/")
+    expect(page.locator("#job-head")).to_contain_text("预算用完")
+    expect(page.get_by_role("button", name="继续")).to_have_count(0)
+    page.locator("#do-budget").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("新的预算（累计发送条数）").fill("8")
+    dialog.get_by_label(re.compile("原因")).fill("主管同意再发四条")
+    dialog.get_by_role("button", name="提高预算").click()
+    expect(page.locator("#job-head .badge")).to_have_text("运行中")
+    expect(page.get_by_text("主管同意再发四条").first).to_be_visible()
+    job.refresh_from_db()
+    assert (job.budget_limit, job.budget_used, job.status) == (8, 4, "running")
+
+
 def test_doubts_are_marked_by_selection(open_page: Open) -> None:
     job = make_job(shards=[ShardSpec(in_doubt=3)])
     page = open_page("/admin/reconcile/")
