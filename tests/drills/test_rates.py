@@ -103,11 +103,12 @@ def test_rates_hold_across_a_takeover_and_a_change_and_are_used(
         guid: _segments(guid, times, killed, (change_began, change_ended), ended)
         for guid, times in batch.items()
     }
-    achieved = {
-        guid: sum(len(s) - 1 for s, _ in found)
-        / sum((s[-1] - s[0]) * rate / 60 for s, rate in found)
+    sent = {guid: sum(len(s) - 1 for s, _ in found) for guid, found in segments.items()}
+    might = {
+        guid: sum((s[-1] - s[0]) * rate / 60 for s, rate in found)
         for guid, found in segments.items()
     }
+    achieved = {guid: sent[guid] / might[guid] for guid in sent}
     gaps = {guid: _gaps(found) for guid, found in segments.items()}
     windows = {guid: worst_window(times) / _most(guid) for guid, times in batch.items()}
     tell(
@@ -126,13 +127,14 @@ def test_rates_hold_across_a_takeover_and_a_change_and_are_used(
             for seconds in (10.0, 20.0):
                 most = rate * (seconds + AWAY) / 60 + 2
                 assert worst_window(times, seconds) <= most, f"{guid} within {seconds:g} s"
-    # 2. what may be sent is sent, before the kill, after the takeover, and after the change
-    assert all(share >= 0.95 for share in achieved.values()), achieved
+    # 2. what may be sent is sent, before the kill, after the takeover, and after the change; one
+    #    send more or less is where in its slack the first and the last of them fell
+    assert all(sent[guid] + 1 >= 0.95 * might[guid] for guid in sent), achieved
     # 3. at uneven distances; few gaps say little each, all of them together say enough
     every = [gap / statistics.mean(found) for found in gaps.values() for gap in found]
     assert statistics.pstdev(every) >= 0.2
     for guid, found in gaps.items():
-        if len(found) >= 100:
+        if len(found) >= 250:
             assert statistics.pstdev(found) / statistics.mean(found) >= 0.2, guid
     # 4. the reserve is there for others, and the batch stays out of it
     reserve = RATES[ONLINE][1]
