@@ -28,7 +28,7 @@ def main() -> None:
     steps = Steps()
     watch(steps, sample=options.sample, lateness=options.lateness)
     result = run_turn(Turn(options=TurnOptions(turn=options.turn, idle=options.idle)))
-    unwatch()
+    unwatch(steps)
     print(json.dumps({"sent": result.sent, "reason": result.reason, **steps.told()}))
 
 

@@ -49,7 +49,7 @@ class Steps:
         if name == "claim" and not self.began:
             self.began, self.began_cpu = time.monotonic(), time.process_time()
         if name == "settle":
-            self.ended, self.ended_cpu = time.monotonic(), time.process_time()
+            self.ended = time.monotonic()
 
 
 def watch(steps: Steps, *, sample: bool, lateness: bool) -> None:
@@ -66,8 +66,9 @@ def watch(steps: Steps, *, sample: bool, lateness: bool) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0.005, 0.005)
 
 
-def unwatch() -> None:
+def unwatch(steps: Steps) -> None:
     """No more samples: an interpreter on its way out would die of one."""
+    steps.ended_cpu = time.process_time()
     signal.setitimer(signal.ITIMER_PROF, 0)
 
 

@@ -29,9 +29,11 @@ from .transport import Transport
 
 log = logging.getLogger(__name__)
 
-#: seconds to gather more when very little is due
+#: seconds to gather more when few are due, for answers that are on their way or for accounts that
+#: are due in a moment: a group costs as much as dozens of items
 GATHER = 0.001
-FEW = 8
+GATHER_DUE = 0.005
+FEW = 32
 
 
 class Claimer:
@@ -49,10 +51,12 @@ class Claimer:
         try:
             self._conn = await connect("claim", lookup_plans=True)
             while not state.draining:
-                picks = pick_due(state, state.options.group)
+                picks = pick_due(state, state.group)
                 if picks and len(picks) < FEW and state.flights:
-                    await asyncio.sleep(GATHER)
-                    picks += pick_due(state, state.options.group - len(picks))
+                    due = state.ready.next_due()
+                    soon = due is not None and due < time.monotonic() + GATHER_DUE
+                    await asyncio.sleep(GATHER_DUE if soon else GATHER)
+                    picks += pick_due(state, state.group - len(picks))
                 if not picks:
                     await self._wait()
                 elif state.may_send():

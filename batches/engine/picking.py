@@ -57,7 +57,8 @@ def pick_due(state: LaneState, most: int) -> list[Pick]:
         gateway = state.gateways[account.gateway_id]
         size = account.call_size(job, state.jobs, gateway) if job.call_size > 1 else 1
         items = _together(shard, job, gateway, size)
-        if len(shard.buffer) < max(REFILL_BELOW, size):
+        left = len(shard.buffer)
+        if left < max(REFILL_BELOW, size) and not (shard.ended and left):
             state.want_items(shard)
         account.picked = True
         picks.append(Pick(account, shard, job, gateway, size, items))

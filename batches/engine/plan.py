@@ -40,7 +40,8 @@ class ShardPlan:
     read_to: int = 0
     #: monotonic time before which reading again finds nothing new
     read_after: float = 0.0
-    fetching: bool = False
+    #: nothing lies beyond what was read; worth another look once the look-ahead is used up
+    ended: bool = False
 
 
 @dataclass(slots=True)

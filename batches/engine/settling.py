@@ -20,6 +20,9 @@ from .steps import step
 log = logging.getLogger(__name__)
 
 GROUP = 256
+#: seconds to gather more when few have come; nothing waits for a settle
+GATHER = 0.005
+FEW = 32
 
 
 class Settler:
@@ -41,6 +44,8 @@ class Settler:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(state.settle_wake.wait(), 0.5)
                     continue
+                if len(state.answers) < FEW and state.flights and not self.finish:
+                    await asyncio.sleep(GATHER)
                 batch = state.answers[:GROUP]
                 del state.answers[:GROUP]
                 await self._settle(batch)

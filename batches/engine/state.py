@@ -19,6 +19,10 @@ LEASE_MARGIN = 0.5
 SLOW_FLIGHT = 1.0
 
 
+#: a claim of so many is always allowed; smaller ones cost too much per call
+SMALL_GROUP = 64
+
+
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
     """Times in seconds."""
@@ -33,7 +37,8 @@ class TurnOptions:
     idle: float = 3.0
     #: how long calls in flight may take after SIGTERM
     term_drain: float = 6.5
-    group: int = 128
+    #: calls per claim, at most
+    group: int = 256
     max_flights: int = 2048
     max_backlog: int = 1024
 
@@ -78,6 +83,11 @@ class LaneState:
     claim_wake: asyncio.Event = field(default_factory=asyncio.Event)
     settle_wake: asyncio.Event = field(default_factory=asyncio.Event)
     fetch_wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def group(self) -> int:
+        """Calls for one claim: few enough that others are sent while it is under way."""
+        return min(self.options.group, max(SMALL_GROUP, len(self.accounts) // 4))
 
     def may_send(self) -> bool:
         """Whether the lease still covers a request that leaves now."""

@@ -247,7 +247,8 @@ class Fetcher:
             shard.buffer.extend(items)
             if items:
                 shard.read_to = items[-1].seq
-            if len(items) < LOOK_AHEAD and not shard.buffer:
+            shard.ended = len(items) < LOOK_AHEAD
+            if shard.ended and not shard.buffer:
                 # at the end: start over, for items that came back to pending behind us
                 shard.read_to = 0
                 shard.read_after = time.monotonic() + REREAD
