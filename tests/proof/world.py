@@ -71,7 +71,7 @@ class World:
         gateway = make_gateway()
         # so fast that no gate is in the way of a claim that comes a moment later
         accounts = [
-            make_account(gateway=gateway, total_rate_per_min=600_000) for _ in range(ACCOUNTS)
+            make_account(gateway=gateway, total_rate_per_min=m.FAST) for _ in range(ACCOUNTS)
         ]
         specs = [ShardSpec(pending=items, account=a, status=ShardStatus.PENDING) for a in accounts]
         for limits in (
