@@ -66,6 +66,7 @@ def _abandon(job_id: int) -> None:
                 locked = run_query("lock_jobs", jobs=[job_id])
                 if not locked or locked[0]["status"] != JobStatus.CANCELLING:
                     return
+                run_query("plan_by_index")
                 done = run_query("abandon_chunk", shard=shard["id"], most=ABANDON_CHUNK)
             left -= done[0]["n"] if done else 0
             if not done or done[0]["n"] < ABANDON_CHUNK:

@@ -1,9 +1,11 @@
 -- What ends by itself: calls whose sender died, jobs with nothing left to do.
 
 -- name: plan_by_index
--- Open calls are a handful in a table of millions; on a table without statistics the planner
--- does not know. For this transaction only.
-set local enable_seqscan = off
+-- What is open is a handful in tables of millions, and is to be looked up by key; on a table
+-- without statistics the planner does not know. For this transaction only, as on the lane's own
+-- connections.
+select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+  set_config('enable_mergejoin', 'off', true)
 
 -- name: lost_calls
 -- In flight under a lane that is gone. SKIP LOCKED: several callers share the work. In the order

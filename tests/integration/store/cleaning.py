@@ -14,7 +14,15 @@ import pytest
 from django.db import connection
 
 _TABLES = (
-    "event", "alert", "item", "call", "jobminute", "shard", "job", "account", "gateway", "lane",
+    *(
+        f"batches_{table}"
+        for table in (
+            "event", "alert", "item", "call", "jobminute", "rejection", "shard", "job", "contact",
+            "account", "gateway", "lane", "uploadchunk", "upload",
+        )
+    ),
+    # people too: pages list whoever is there
+    "django_admin_log", "auth_user_user_permissions", "auth_user_groups", "auth_user",
 )  # fmt: skip
 
 
@@ -38,4 +46,4 @@ def _django_db_helper(
 
 def _empty() -> None:
     with connection.cursor() as cursor:
-        cursor.execute(";".join(f"delete from batches_{table}" for table in _TABLES))
+        cursor.execute(";".join(f"delete from {table}" for table in _TABLES))

@@ -157,12 +157,12 @@ def _params(name: str, d: dict[str, Any]) -> dict[str, Any]:
 LOOKUP = [
     "lock_jobs", "claim", "job_room", "unsent_calls", "settle", "settle_calls", "slow_accounts",
     "recover_accounts", "next_items",
-    # runs after `plan_by_index`
-    "lost_calls",
+    # these run after `plan_by_index`
+    "lost_calls", "mark_lost", "abandon_chunk",
 ]  # fmt: skip
 CONTROL = ["lane_accounts", "lane_gateways", "lane_shards", "adopt", "share"]
 DJANGO = [
-    "mark_lost", "job_tally", "movable_jobs", "abandon_chunk", "shards_to_abandon",
+    "job_tally", "movable_jobs", "shards_to_abandon",
     "job_in_flight",
 ]  # fmt: skip
 
@@ -224,7 +224,8 @@ def test_hot_queries_on_a_loaded_table_scan_neither_items_nor_calls(loaded, anal
     if analyzed:
         sql("analyze batches_item, batches_call, batches_shard, batches_job, batches_account")
     plans = run(_plans(loaded, LOOKUP, lookup=True))
-    plans |= run(_plans(loaded, CONTROL + DJANGO, lookup=False))
+    if analyzed:  # without statistics these go by whatever an earlier test left: chance, no proof
+        plans |= run(_plans(loaded, CONTROL + DJANGO, lookup=False))
     found = {name: scans for name, plan in plans.items() if (scans := list(_scans(plan)))}
     assert found == {}
 
