@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 from django.db import connection
 
 from . import ground, rows
@@ -32,9 +33,9 @@ def run(table: Table, *, quick: bool) -> None:
             for level in levels:
                 with database(level):
                     found[level].append(_measure())
+        _tell(table, found)
         with database(levels[-1]):
             scans = _scans()
-    _tell(table, found)
     table.add(
         f"hot statements that scan items or calls, at {levels[-1]:,}",
         ", ".join(scans) or "none",
@@ -56,7 +57,6 @@ class database:  # noqa: N801 - reads as the statement it is
         self._url = os.environ["DATABASE_URL"]
         if not rows.rows("select 1 from pg_database where datname = %s", self.name):
             rows.clear()
-            rows.execute("select set_config('idle_session_timeout', '0', false)")
             main = self._settings["NAME"]
             self._switch("postgres")
             rows.execute(f'create database "{self.name}" template "{main}"')
@@ -106,13 +106,15 @@ def _tell(table: Table, found: dict[int, list[dict[str, Any]]]) -> None:
             )
             for name in ("claim", "settle")
         }
-        cpu = median(
-            run["server_cpu"] / low["server_cpu"] for run, low in zip(runs, base, strict=True)
-        )
+        cpu = {
+            key: median(run[key] / low[key] for run, low in zip(runs, base, strict=True))
+            for key in ("server_cpu", "cpu")
+        }
         table.add(
             f"time per item at {level:,}",
             f"{median(map(per_item, runs)) * 1000:.3f} ms; claim × {steps['claim']:.2f},"
-            f" settle × {steps['settle']:.2f}, CPU of PostgreSQL × {cpu:.2f}",
+            f" settle × {steps['settle']:.2f}; CPU of PostgreSQL × {cpu['server_cpu']:.2f},"
+            f" of the lane × {cpu['cpu']:.2f}",
             f"{ratio:.2f} ×",
             "≤ 1.15",
         )
@@ -132,7 +134,7 @@ def _scans() -> list[str]:
     params: dict[str, dict[str, Any]] = {
         "claim": {
             "lane": 1, "jobs": jobs, "accounts": accounts, "sizes": [1] * many, "items": items,
-            "groups": list(range(many)), "tz": "UTC",
+            "firsts": list(range(1, many + 1)), "lasts": list(range(1, many + 1)), "tz": "UTC",
         },
         "settle": {
             "items": items, "calls": calls, "fates": ["confirmed"] * many, "categories": none,
@@ -157,13 +159,24 @@ async def _explain(params: dict[str, dict[str, Any]]) -> list[str]:
     conn = await connections.connect("benchmark", lookup_plans=True)
     try:
         for name, values in params.items():
-            cursor = await conn.execute(f"explain (format json) {sql(name)}", values)  # type: ignore[arg-type]
-            told = (await cursor.fetchone())[0]  # type: ignore[index]
-            plan = (json.loads(told) if isinstance(told, str) else told)[0]["Plan"]
+            plan = await _plan(conn, sql(name), values)
             scans += [f"{name}: {relation}" for relation in _sequential(plan)]
     finally:
         await conn.close()
     return scans
+
+
+async def _plan(conn: Any, statement: str, values: dict[str, Any]) -> dict[str, Any]:
+    """As prepared, and so as generic as the lane's own."""
+    order = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement)))
+    text = re.sub(r"%\((\w+)\)s", lambda found: f"${order.index(found[1]) + 1}", statement)
+    await conn.execute(f"prepare hot as {text}")
+    literals = psycopg.sql.SQL(", ").join(psycopg.sql.Literal(values[name]) for name in order)
+    explain = psycopg.sql.SQL("explain (format json) execute hot ({})").format(literals)
+    ((told,),) = await (await conn.execute(explain)).fetchall()
+    await conn.execute("deallocate hot")
+    plan: dict[str, Any] = told[0]["Plan"]
+    return plan
 
 
 def _sequential(node: dict[str, Any]) -> Iterator[str]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.core.cache import cache
+from django.db import connection
 from django.db.models import Count, Q
 
 from batches.domain.categories import category_info
 from batches.models import Item, Job
+from batches.store.queries import sql
 
 PAGE_SIZE = 50
 #: below this a fresh count costs a few milliseconds
@@ -105,18 +108,21 @@ def failed_items(
     Within one code the index gives the order; over all `codes` the page is merged from their
     heads, so that nothing sorts a million rows.
     """
-    found: list[Item] = []
-    for one in [code] if code is not None else codes[:_MERGED]:
-        found += _of_code(job, category, one, after, PAGE_SIZE + 1)
-    found.sort(key=lambda item: item.pk)
-    page = found[:PAGE_SIZE]
-    return ItemPage(page, page[-1].pk if len(found) > PAGE_SIZE else None)
-
-
-def _of_code(job: Job, category: str, code: str, after: int, limit: int) -> list[Item]:
-    found = Item.objects.filter(job_id=job.pk, state="failed", category=category, id__gt=after)
-    found = found.filter(code=code) if code else found.filter(Q(code=None) | Q(code=""))
-    return list(found.select_related("shard__account").order_by("id")[:limit])
+    wanted = [code] if code is not None else list(codes[:_MERGED])
+    values: dict[str, Any] = {
+        "job": job.pk,
+        "category": category,
+        "codes": wanted,
+        "no_code": "" in wanted,
+        "after": after,
+        "most": PAGE_SIZE + 1,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(sql("failed_heads"), values)
+        ids = [row[0] for row in cursor.fetchall()]
+    page = ids[:PAGE_SIZE]
+    items = Item.objects.filter(pk__in=page).select_related("shard__account").order_by("id")
+    return ItemPage(list(items), page[-1] if len(ids) > PAGE_SIZE else None)
 
 
 def failed_for_export(job: Job, *, category: str = "", code: str | None = None) -> Iterator[Item]:
@@ -133,4 +139,6 @@ def failed_for_export(job: Job, *, category: str = "", code: str | None = None) 
         after = 0
         while chunk := list(same.filter(id__gt=after).order_by("id")[:_EXPORT_CHUNK]):
             yield from chunk
+            if len(chunk) < _EXPORT_CHUNK:
+                break
             after = chunk[-1].pk

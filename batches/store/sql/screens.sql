@@ -192,3 +192,26 @@ from batches_shard s join batches_job j on j.id = s.job_id
 where s.account_id = any(%(accounts)s) and s.status in ('pending', 'running')
   and j.status = 'running'
 group by s.account_id
+
+-- name: failed_heads
+-- The next failed items of a category, merged from the heads of its codes, each of which the
+-- index gives in order: nothing reads or sorts more than a page of each.
+select i.id
+from unnest(%(codes)s::text[]) as c(code)
+cross join lateral (
+  select id from batches_item
+  where job_id = %(job)s and state = 'failed' and category = %(category)s and code = c.code
+    and id > %(after)s
+  order by id
+  limit %(most)s
+) i
+union all
+(
+  select id from batches_item
+  where job_id = %(job)s and state = 'failed' and category = %(category)s and code is null
+    and %(no_code)s and id > %(after)s
+  order by id
+  limit %(most)s
+)
+order by 1
+limit %(most)s
