@@ -14,7 +14,7 @@ from batches.engine.lane import Turn
 from batches.engine.state import TurnOptions
 from batches.models import Account, Call, Item, Job
 from batches.selectors.verify import verify
-from tests.factories import ShardSpec, make_account, make_gateway, make_job
+from tests.factories import ShardSpec, items_of, make_account, make_gateway, make_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -68,7 +68,7 @@ def multi_job(pending: int, call_size: int, **account: Any) -> tuple[Job, Accoun
 
 def test_run_with_call_size_sends_groups_and_settles_each_target() -> None:
     job, _, listener = multi_job(45, 20, total_rate_per_min=100_000)
-    targets = list(Item.objects.filter(job_id=job.pk).values_list("target", flat=True))
+    targets = [item.target for item in items_of(job)]
     refused = {targets[3], targets[41]}
 
     bodies = run_against(listener, refused)

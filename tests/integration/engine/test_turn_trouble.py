@@ -242,7 +242,9 @@ def test_turn_whose_connections_are_killed_again_and_again_loses_and_repeats_not
             await turns_until(job, "completed", "verifying")
 
     run(scene())
-    assert killed >= 3, "too few connections died to prove anything"
+    # a killed connection is missed, and made anew, at its next use: a look-ahead needs few
+    least = 1 if roles == ("fetch",) else 3
+    assert killed >= least, "too few connections died to prove anything"
     stage.assert_each_once()
     assert len(stage.sends()) == 400
     assert states(job) == {"confirmed": 400}, f"seed {seed}"
