@@ -67,6 +67,8 @@ def pick_due(state: LaneState, most: int) -> list[Pick]:
 
 def _together(shard: ShardPlan, job: JobPlan, gateway: GatewayPlan, size: int) -> list[PlannedItem]:
     """The next items that can share one call; just the next one where calls carry one target."""
+    if size == 1:
+        return [shard.buffer.popleft()]
     taken = [shard.buffer.popleft() for _ in range(min(size, len(shard.buffer)))]
     # what was put back may have been read again meanwhile; a call names each target once
     items = list({item.item_id: item for item in taken}.values())

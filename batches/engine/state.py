@@ -87,7 +87,7 @@ class LaneState:
     @property
     def group(self) -> int:
         """Calls for one claim: few enough that others are sent while it is under way."""
-        return min(self.options.group, max(SMALL_GROUP, len(self.accounts) // 4))
+        return min(self.options.group, max(SMALL_GROUP, len(self.accounts) // 2))
 
     def may_send(self) -> bool:
         """Whether the lease still covers a request that leaves now."""
