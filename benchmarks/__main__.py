@@ -18,6 +18,8 @@ import time
 
 import django
 
+from wecom_ops.local.stopping import raise_on_signals
+
 from . import ground
 
 SECTIONS = ("engine", "held", "flat", "intake", "pages")
@@ -30,6 +32,7 @@ def main() -> None:
     options = parser.parse_args()
     wanted = SECTIONS if "all" in options.section else options.section
     os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
+    raise_on_signals()  # so that the servers and their folders go, whatever ends this
     started = time.monotonic()
     table = ground.Table()
     with ground.own_servers():
