@@ -63,7 +63,10 @@ def start(*command: str, **extra: str) -> subprocess.Popen[str]:
 def run(*command: str, **extra: str) -> dict[str, Any]:
     """Run a module to its end; the JSON that it prints last."""
     process = start(*command, **extra)
-    out, _ = process.communicate()
+    try:
+        out, _ = process.communicate()
+    finally:
+        process.kill()  # does nothing to one that has ended
     if process.returncode:
         raise RuntimeError(f"{command} ended with {process.returncode}")
     told: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
