@@ -1,6 +1,6 @@
 """Random histories of lanes and operators on real PostgreSQL, against the model, step by step.
 
-`PROOF=thorough` runs many more of them, each time others; a failure prints how to repeat it.
+`PROOF=500` runs so many longer ones, each time others; a failure prints how to repeat it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from .world import ACCOUNTS, DECISIONS, WORKERS, Begin, Finish, World, compare
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-THOROUGH = os.environ.get("PROOF") == "thorough"
+THOROUGH = int(os.environ.get("PROOF", "0"))
 PROFILE = settings(
-    max_examples=1500 if THOROUGH else 25,
+    max_examples=THOROUGH or 25,
     stateful_step_count=60 if THOROUGH else 40,
     derandomize=not THOROUGH,
     deadline=None,
