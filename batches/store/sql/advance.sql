@@ -32,7 +32,7 @@ item as (
   update batches_item i
   set in_doubt_at = clock_timestamp(), category = 'lost', code = null, message = null
   from (select g.id as call_id, unnest(g.item_ids) as item_id from gone g) g
-  where i.id = g.item_id and i.call_id = g.call_id and i.state = 'submitted'
+  where i.id = any(array[g.item_id]) and i.call_id = g.call_id and i.state = 'submitted'
     and i.accepted_at is null and i.in_doubt_at is null
   returning i.id, i.job_id, i.shard_id
 ),
@@ -102,7 +102,8 @@ returning id
 select id from batches_shard where job_id = %(job)s and pending > 0 order by id
 
 -- name: abandon_chunk
--- One shard, one bounded step; items in flight are `submitted` and stay for their answer.
+-- One shard, one bounded step; items in flight are `submitted` and stay for their answer. Looked up
+-- one by one, as in the claim.
 with picked as materialized (
   select id from batches_item
   where shard_id = %(shard)s and state = 'pending'
@@ -112,7 +113,7 @@ with picked as materialized (
 item as (
   update batches_item i
   set state = 'abandoned', settled_at = clock_timestamp(), due_at = null
-  from picked where i.id = picked.id and i.state = 'pending'
+  from picked where i.id = any(array[picked.id]) and i.state is not distinct from 'pending'
   returning i.id
 )
 update batches_shard s

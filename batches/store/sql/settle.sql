@@ -173,7 +173,8 @@ from unnest(
   %(pushes)s::float8[], %(calls)s::bigint[]
 ) as r(id, slow, hold, reason, push, call_id)
 where a.id = r.id
-  and exists (select from batches_call c where c.id = r.call_id and c.answered_at is null)
+  and exists (
+    select from batches_call c where c.id = r.call_id and c.answered_at is null offset 0)
 
 -- name: recover_accounts
 -- Additive recovery: every accepted group gives back a twentieth of the full pace.
@@ -181,4 +182,5 @@ update batches_account a
 set throttle = least(1, a.throttle + 0.05)
 from unnest(%(accounts)s::bigint[], %(calls)s::bigint[]) as r(id, call_id)
 where a.id = r.id and a.throttle < 1
-  and exists (select from batches_call c where c.id = r.call_id and c.answered_at is null)
+  and exists (
+    select from batches_call c where c.id = r.call_id and c.answered_at is null offset 0)

@@ -71,11 +71,12 @@ select id from batches_shard where id = any(%(shards)s) order by id for no key u
 -- next claim makes a new call. An item whose send is known to have left (an operator found that
 -- it did not arrive, or the gateway took it and refused later) is the one case of a second send:
 -- it gets an audit line of its own, from which `verify` knows that it was a person's decision.
+-- Looked up one by one, as in the claim.
 with picked as materialized (
   select i.id, i.shard_id, i.call_id,
     (i.category = 'not_delivered' or i.accepted_at is not null) as spent
   from batches_item i
-  where i.id = any(%(picked)s) and i.state = 'failed'
+  where i.id = any(%(picked)s) and i.state is not distinct from 'failed'
   order by i.id
   for no key update
 ),
@@ -84,7 +85,7 @@ item as (
   set state = 'pending', attempt = 0, due_at = null, settled_at = null,
     accepted_at = null, msg_id = null
   from picked p
-  where i.id = p.id and i.state = 'failed'
+  where i.id = any(array[p.id]) and i.state is not distinct from 'failed'
   returning i.id, i.shard_id, p.spent, p.call_id
 ),
 delta as materialized (select shard_id, count(*) as n from item group by shard_id),
