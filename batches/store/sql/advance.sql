@@ -16,7 +16,7 @@ where c.answered_at is null and c.lost_at is null
   and not exists (
     select from batches_lane l
     where l.id = c.lane_id and l.ended_at is null and l.lease_expires_at > clock_timestamp())
-order by c.shard_id
+order by c.shard_id, c.lane_id
 limit 2000
 for update of c skip locked
 
