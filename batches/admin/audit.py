@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,11 +23,18 @@ def audit(request: HttpRequest) -> HttpResponse:
     job_id = number(request.GET.get("job"))
     actor = request.GET.get("actor", "")
     kind = request.GET.get("kind", "").replace("\0", "")
+    first_day, last_day = _day(request.GET.get("from")), _day(request.GET.get("to"))
     before = number(request.GET.get("before"))
-    found = audit_page(job_id=job_id, actor=_actor(actor), kind=kind, before=before)
-    kept: dict[str, Any] = {
-        key: value for key, value in (("job", job_id), ("actor", actor), ("kind", kind)) if value
-    }
+    found = audit_page(
+        job_id=job_id,
+        actor=_actor(actor),
+        kind=kind,
+        first_day=first_day,
+        last_day=last_day,
+        before=before,
+    )
+    asked = {"job": job_id, "actor": actor, "kind": kind, "from": first_day, "to": last_day}
+    kept: dict[str, Any] = {key: value for key, value in asked.items() if value}
     return page(
         request,
         "console/audit.html",
@@ -39,6 +47,8 @@ def audit(request: HttpRequest) -> HttpResponse:
             "system": SYSTEM,
             "kind": kind,
             "kinds": sorted(EVENT_LABELS.items()),
+            "first_day": first_day,
+            "last_day": last_day,
             "filtered": bool(kept),
             "paged": before is not None,
             "first_page": f"?{urlencode(kept)}",
@@ -53,3 +63,16 @@ def audit(request: HttpRequest) -> HttpResponse:
 def _actor(text: str) -> int | str | None:
     """A user's id, the sign for the system itself, or nothing."""
     return SYSTEM if text == SYSTEM else number(text)
+
+
+def _day(text: str | None) -> date | None:
+    """A day as the browser's date field sends it; anything else is no filter."""
+    try:
+        day = date.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return day if _FIRST_YEAR <= day.year <= _LAST_YEAR else None
+
+
+#: what a database's timestamp and a time zone can be computed with
+_FIRST_YEAR, _LAST_YEAR = 1970, 2999

@@ -91,7 +91,7 @@ def mark(request: HttpRequest) -> HttpResponse:
             return unusable(request, problem_texts(error))
         except WrongStateError as error:
             if len(chosen) == 1:
-                return conflict(request, job_id, str(error))
+                return conflict(request, job_id, error)
             skipped += len(item_ids)
             continue
         marked += done.marked

@@ -23,7 +23,7 @@ def retry(request: HttpRequest, job: Job) -> HttpResponse:
     code = asked.get("code")
     ordinal = number(asked.get("shard"))
     items = [pk for text in asked.getlist("item") if (pk := number(text)) is not None] or None
-    title = _("重试「%(name)s」的失败条目？") % {"name": job.name}
+    title = _title(job, ordinal)
     check(request, job, Verb.RETRY_FAILED)
     preview = services.preview_retry(
         job_id=job.pk, category=category, code=code, shard_ordinal=ordinal, item_ids=items
@@ -48,3 +48,12 @@ def retry(request: HttpRequest, job: Job) -> HttpResponse:
     return back_to(
         request, done, _("失败条目已放回待执行，「%(name)s」会继续发送。") % {"name": done.name}
     )
+
+
+def _title(job: Job, ordinal: int | None) -> str:
+    if ordinal is None:
+        return _("重试「%(name)s」的失败条目？") % {"name": job.name}
+    return _("重试「%(name)s」分片 #%(ordinal)s 的失败条目？") % {
+        "name": job.name,
+        "ordinal": ordinal,
+    }

@@ -15,7 +15,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 from django.views.decorators.http import require_http_methods
 
-from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
+from batches.domain.errors import (
+    InvalidInputError,
+    NotAllowedError,
+    StaleVersionError,
+    WrongStateError,
+)
 from batches.domain.problems import Problem
 from batches.domain.states import JobStatus
 from batches.domain.verbs import VERBS, Verb
@@ -90,7 +95,7 @@ def verb(*methods: str) -> Callable[[View], View]:
             except NotAllowedError as error:
                 return forbidden(request, str(error), job)
             except WrongStateError as error:
-                return conflict(request, job_id, str(error))
+                return conflict(request, job_id, error)
             except InvalidInputError as error:
                 return unusable(request, problem_texts(error), job)
             except _NoVersionError:
@@ -102,17 +107,23 @@ def verb(*methods: str) -> Callable[[View], View]:
     return decorate
 
 
-def conflict(request: HttpRequest, job_id: int, text: str) -> HttpResponse:
-    """409: what was wanted no longer fits; the job as it is now."""
+def conflict(request: HttpRequest, job_id: int, error: WrongStateError) -> HttpResponse:
+    """409: what was wanted does not fit; the job as it is now."""
     job = get_object_or_404(Job.objects.select_related("created_by"), pk=job_id)
     return page(
         request,
         "console/conflict.html",
-        {"text": text, "job": job},
-        title=_("状态已被他人更改"),
+        {"text": str(error), "job": job},
+        title=_conflict_title(error),
         crumbs=job_crumbs(job),
         status=409,
     )
+
+
+def _conflict_title(error: WrongStateError) -> str:
+    if not isinstance(error, StaleVersionError):
+        return _("现在不能这样操作")
+    return _("页面已过期") if error.own else _("状态已被他人更改")
 
 
 def forbidden(request: HttpRequest, text: str, job: Job | None = None) -> HttpResponse:

@@ -14,7 +14,11 @@ class WrongStateError(BatchesError):
 
 
 class StaleVersionError(WrongStateError):
-    """Somebody else changed the object since the page was loaded (409)."""
+    """The object changed since the page was loaded (409); `own`: by the same person's own act."""
+
+    def __init__(self, text: str, *, own: bool = False) -> None:
+        super().__init__(text)
+        self.own = own
 
 
 class InvalidInputError(BatchesError):

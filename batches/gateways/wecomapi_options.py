@@ -203,7 +203,10 @@ def validate_config(config: GatewayConfig) -> list[Problem]:
         problems.append(
             Problem(
                 "gateway_url_invalid",
-                N_("网关地址“%(url)s”不能用。应以 http:// 或 https:// 开头，不带参数。"),
+                N_(
+                    "网关地址“%(url)s”不能用。"
+                    "应以 http:// 或 https:// 开头，不带参数，也不带用户名和密码。"
+                ),
                 {"url": config.base_url},
             )
         )
@@ -234,6 +237,7 @@ def _is_base_url(url: str) -> bool:
     return (
         parts.scheme in ("http", "https")
         and bool(parts.hostname)
+        and "@" not in parts.netloc  # secrets belong into the token, which is kept encrypted
         and not parts.query
         and not parts.fragment
         and url.isascii()

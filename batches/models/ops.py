@@ -62,6 +62,9 @@ class Event(models.Model):
         verbose_name_plural = _l("事件")
         indexes = [
             models.Index(fields=["job", "-id"], name="event_job"),
+            # the audit's filters: a rare kind, a span of time
+            models.Index(fields=["kind", "-id"], name="event_kind"),
+            models.Index(fields=["at"], name="event_at"),
             models.Index(fields=["item_id"], name="event_item", condition=Q(item_id__isnull=False)),
         ]
 

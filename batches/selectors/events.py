@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -132,9 +132,14 @@ def audit_page(
     job_id: int | None = None,
     actor: int | str | None = None,
     kind: str = "",
+    first_day: date | None = None,
+    last_day: date | None = None,
     before: int | None = None,
 ) -> EventPage:
-    """Newest first; `before` is the `next_before` of the page above."""
+    """Newest first; `before` is the `next_before` of the page above.
+
+    Days are those of the installation's zone, both included.
+    """
     found = Event.objects.select_related("job", "account").order_by("-id")
     if job_id is not None:
         found = found.filter(job_id=job_id)
@@ -144,12 +149,20 @@ def audit_page(
         found = found.filter(actor=None, actor_name="")
     if kind:
         found = found.filter(kind=kind)
+    if first_day is not None:
+        found = found.filter(at__gte=_midnight(first_day))
+    if last_day is not None:
+        found = found.filter(at__lt=_midnight(last_day + timedelta(days=1)))
     if before is not None:
         found = found.filter(id__lt=before)
     events = list(found[: PAGE_SIZE + 1])
     more = len(events) > PAGE_SIZE
     events = events[:PAGE_SIZE]
     return EventPage([line_of(event) for event in events], events[-1].pk if more else None)
+
+
+def _midnight(day: date) -> datetime:
+    return timezone.make_aware(datetime.combine(day, time.min))
 
 
 #: stands for "nobody in person" in the audit's filter

@@ -101,7 +101,7 @@ def acting(
                 Problem("unknown_job", N_("没有编号为 %(id)s 的作业。"), {"id": job_id})
             ) from None
         if expected_version is not None and job.version != expected_version:
-            raise stale(job)
+            raise stale(job, actor)
         if JobStatus(job.status) not in VERBS[verb].sources | also:
             raise refusal(job, verb)
         yield Act(verb=verb, job=job, actor=actor, reason=reason)
@@ -166,26 +166,31 @@ def refusal(job: Job, verb: Verb) -> WrongStateError:
     )
 
 
-def stale(job: Job) -> StaleVersionError:
-    """What the job is now, and who made it so."""
+def stale(job: Job, actor: User | None) -> StaleVersionError:
+    """What the job is now, and who made it so: perhaps the person in another tab."""
     last = Event.objects.filter(job_id=job.pk, item_id=None).order_by("-id").first()
     if last is None:
         return StaleVersionError(
             _("状态已被他人更改：作业现在是%(status)s。请查看最新状态后再操作。")
             % {"status": status_words(job)}
         )
-    return StaleVersionError(
-        _(
-            "状态已被他人更改：作业现在是%(status)s，"
-            "最后一次更改是 %(who)s 在 %(when)s 的「%(what)s」。请查看最新状态后再操作。"
+    values = {
+        "status": status_words(job),
+        "who": last.actor_name or _("系统"),
+        "when": f"{timezone.localtime(last.at):%m-%d %H:%M:%S}",
+        "what": _(event_label(last.kind)),
+    }
+    if actor is not None and last.actor_id == actor.pk:
+        text = _(
+            "这个页面打开之后作业已经变化：现在是%(status)s，"
+            "最后一次更改是您自己在 %(when)s 的「%(what)s」。请查看最新状态后再操作。"
         )
-        % {
-            "status": status_words(job),
-            "who": last.actor_name or _("系统"),
-            "when": f"{timezone.localtime(last.at):%m-%d %H:%M:%S}",
-            "what": _(event_label(last.kind)),
-        }
+        return StaleVersionError(text % values, own=True)
+    text = _(
+        "状态已被他人更改：作业现在是%(status)s，"
+        "最后一次更改是 %(who)s 在 %(when)s 的「%(what)s」。请查看最新状态后再操作。"
     )
+    return StaleVersionError(text % values)
 
 
 def fresh(job_id: int) -> Job:

@@ -194,7 +194,7 @@ def reread(
         with transaction.atomic():
             job = job_store.lock_job(job_id)
             if expected_version is not None and job.version != expected_version:
-                raise stale(job)
+                raise stale(job, actor)
             request = dict(job.intake.get("request") or {}) | {"attempts": 0}
             if encoding is not None:
                 request["encoding"] = encoding_named(encoding) if encoding else ""

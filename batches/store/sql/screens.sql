@@ -22,8 +22,8 @@ group by s.job_id
 -- Sends per minute over the last minutes (the running one included), and what became of them.
 -- Returned sends are those that a definite refusal took back; they were made all the same.
 select m.job_id, sum(m.sent)::bigint as sent, sum(m.confirmed)::bigint as confirmed,
-  sum(m.failed)::bigint as failed, min(m.minute) as since
-from batches_jobminute m
+  sum(m.failed)::bigint as failed, greatest(min(m.minute), min(j.started_at)) as since
+from batches_jobminute m join batches_job j on j.id = m.job_id
 where m.job_id = any(%(jobs)s)
   and m.minute >= date_trunc('minute', clock_timestamp()) - %(minutes)s * interval '1 minute'
 group by m.job_id

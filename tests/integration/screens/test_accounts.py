@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from cryptography.fernet import Fernet, MultiFernet
@@ -181,6 +183,7 @@ def test_gateway_token_is_written_and_never_shown(client: Client) -> None:
         ({"options": '{"success_codes": 200}'}, "options", "非空的成功码列表"),
         ({"options": "[0]"}, "options", "JSON 对象"),
         ({"base_url": "http://10.0.0.1/?key=1"}, "base_url", "不带参数"),
+        ({"base_url": "http://me:secret@10.0.0.1/"}, "base_url", "用户名和密码"),
         ({"new_token": "a\tb"}, "new_token", "只能含可打印的英文字符"),
         ({"kind": "other"}, "kind", "other"),
     ],
@@ -347,6 +350,28 @@ def test_audit_is_narrowed_by_job_person_and_kind(client: Client) -> None:
     assert kinds(actor="-") == ["job.completed"]
     assert kinds(kind="job.completed") == ["job.completed"]
     assert kinds(job="x", actor="y") == kinds()
+
+
+def test_audit_is_narrowed_by_days_of_the_installation(client: Client) -> None:
+    # 2026-03-04 23:30 and 2026-03-05 00:30 in Asia/Shanghai
+    add_event(kind="job.paused")
+    add_event(kind="job.completed")
+    evening, night = Event.objects.order_by("id")
+    zone = ZoneInfo("Asia/Shanghai")
+    for event, at in (
+        (evening, datetime(2026, 3, 4, 23, 30, tzinfo=zone)),
+        (night, datetime(2026, 3, 5, 0, 30, tzinfo=zone)),
+    ):
+        Event.objects.filter(pk=event.pk).update(at=at)
+
+    def ids(**query: str) -> list[int]:
+        lines = client.get(reverse("admin:audit"), query).context["lines"]
+        return [line.event.pk for line in lines]
+
+    assert ids(**{"from": "2026-03-05"}) == [night.pk]
+    assert ids(to="2026-03-04") == [evening.pk]
+    assert ids(**{"from": "2026-03-04", "to": "2026-03-05"}) == [night.pk, evening.pk]
+    assert ids(**{"from": "9999-12-31", "to": "0001-01-01"}) == [night.pk, evening.pk]
 
 
 def test_audit_is_paged_newest_first(client: Client) -> None:

@@ -77,6 +77,24 @@ def test_retry_asks_with_counts_and_then_does_it(client: Client) -> None:
     assert Job.objects.get(pk=job.pk).status == "running"
 
 
+def test_retry_of_a_shard_is_offered_on_its_page_and_leaves_the_others(client: Client) -> None:
+    job = make_job(
+        status="completed",
+        shards=[ShardSpec(failed=2, category="rate_limited"), ShardSpec(failed=3)],
+    )
+    page = client.get(reverse("admin:job_shard", args=[job.pk, 1])).content.decode()
+    address = reverse("admin:job_retry", args=[job.pk])
+    assert f'href="{address}?shard=1"' in page
+    asked = client.get(address, {"shard": "1"})
+    assert "重试 2 条" in text_of(asked)
+    assert "分片 #1" in text_of(asked)
+    assert 'name="shard" value="1"' in asked.content.decode()
+    client.post(address, {"shard": "1", "version": job.version})
+    assert {item.shard.ordinal for item in items_of(job, "pending")} == {1}
+    assert len(items_of(job, "pending")) == 2
+    assert len(items_of(job, "failed")) == 3
+
+
 def test_retry_of_ticked_rows_asks_first_and_takes_only_those(client: Client) -> None:
     job = _job()
     chosen = items_of(job, "failed")[1].pk

@@ -129,6 +129,7 @@ def test_verb_in_a_state_that_does_not_allow_it_is_a_conflict(verb: str, client:
     response = _post(client, verb, job)
     assert response.status_code == 409
     assert "已取消" in text_of(response)
+    assert "他人" not in text_of(response)
 
 
 @pytest.mark.parametrize("verb", MATRIX)
@@ -154,6 +155,8 @@ def test_pause_sent_twice_tells_the_second_what_the_job_is_now(client: Client) -
     second = _post(client, "pause", job)
     assert second.status_code == 409
     assert "已暂停" in text_of(second)
+    assert "您自己" in text_of(second)
+    assert "他人" not in text_of(second)
 
 
 def test_cancel_without_a_reason_asks_again_and_keeps_the_job(client: Client) -> None:

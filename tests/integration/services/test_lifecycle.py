@@ -74,6 +74,16 @@ def test_verb_on_a_stale_page_names_the_state_and_who_made_it() -> None:
     assert Job.objects.get(pk=job.pk).status == JobStatus.PAUSED
 
 
+def test_verb_on_a_page_made_stale_by_the_same_person_says_so() -> None:
+    job = make_job()
+    actor = make_user("operate_job", first_name="王芳")
+    jobs.pause_job(job_id=job.pk, actor=actor)
+    with pytest.raises(StaleVersionError, match="您自己") as refused:
+        jobs.resume_job(job_id=job.pk, actor=actor, expected_version=job.version)
+    assert refused.value.own
+    assert "他人" not in str(refused.value)
+
+
 def test_verb_with_the_version_of_the_page_works() -> None:
     job = make_job()
     paused = jobs.pause_job(job_id=job.pk, actor=None, expected_version=job.version)

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from batches.domain.states import JobStatus, PauseReason
 from batches.models import Event, Item, Job, JobMinute
+from batches.selectors.progress import pace_of
 from batches.selectors.report import achieved_per_min, job_counts, job_report
 from tests.factories import ShardSpec, items_of, make_account, make_job
 
@@ -113,6 +115,13 @@ def test_rate_of_a_job_just_started_covers_the_time_since() -> None:
     job = make_job(started_at=NOON + timedelta(seconds=40))
     _minutes(job, 20, 5)
     assert achieved_per_min(job, now=NOON + timedelta(seconds=65)) == pytest.approx(60)
+
+
+def test_pace_on_screen_of_a_job_just_started_covers_the_time_since() -> None:
+    started = timezone.now() - timedelta(seconds=30)
+    job = make_job(started_at=started)
+    JobMinute.objects.create(job=job, minute=started.replace(second=0, microsecond=0), sent=30)
+    assert pace_of([job.pk])[job.pk].per_min == pytest.approx(60, rel=0.2)
 
 
 def test_rate_in_the_first_moment_is_no_flood() -> None:

@@ -230,7 +230,8 @@ def _spoil_statistics(*, empty: bool) -> None:
     sql(f"delete from pg_statistic where starelid = {tables}", TABLES)
     sql(
         "update pg_class set reltuples = %s, relpages = %s"
-        f" where oid = {tables} or oid in (select indexrelid from pg_index where indrelid = {tables})",
+        f" where oid = {tables}"
+        f" or oid in (select indexrelid from pg_index where indrelid = {tables})",
         *((0, 1) if empty else (-1, 0)), TABLES, TABLES,
     )  # fmt: skip
 
@@ -243,7 +244,7 @@ def test_hot_queries_on_a_loaded_table_scan_neither_items_nor_calls(loaded, stat
     elif statistics == "analyzed":
         sql(f"analyze {TABLES}")
     plans = run(_plans(loaded, LOOKUP, lookup=True))
-    if statistics == "analyzed":  # without statistics these go by whatever an earlier test left: chance, no proof
+    if statistics == "analyzed":  # else they go by whatever an earlier test left: no proof
         plans |= run(_plans(loaded, CONTROL + DJANGO, lookup=False))
     found = {name: scans for name, plan in plans.items() if (scans := list(_scans(plan)))}
     assert found == {}
