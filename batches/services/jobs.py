@@ -6,7 +6,8 @@ Each takes keywords only, runs in one transaction, leaves an event and returns t
 
 from .lifecycle import cancel_job, confirm_job, pause_job, resume_job, terminate_job
 from .limits import confirm_stage, raise_budget, set_breaker, set_priority, set_rate
-from .retry import RetryGroup, RetryPreview, preview_retry, retry_failed
+from .retry import retry_failed
+from .retry_preview import RetryGroup, RetryPreview, preview_retry
 from .schedule import set_hours, set_start
 from .shards import pause_shard, resume_shard
 
