@@ -1,6 +1,6 @@
 """Measures what the console must reach and prints one table of ratios.
 
-    python -m benchmarks [engine|held|flat|intake|pages|all] [--quick]
+    python -m benchmarks [engine|held|flat|intake|pages|all] [--quick] [--items N]
 
 Starts a PostgreSQL and a Valkey of its own on temporary folders. Nothing else should run on the
 machine; what counts are ratios within one run.
@@ -23,13 +23,24 @@ from wecom_ops.local.stopping import raise_on_signals
 from . import ground
 
 SECTIONS = ("engine", "held", "flat", "intake", "pages")
+#: those that put many items into the tables first
+SIZED = ("flat", "pages")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("section", nargs="*", default=["all"], choices=[*SECTIONS, "all"])
     parser.add_argument("--quick", action="store_true", help="smaller and shorter, less exact")
+    parser.add_argument(
+        "--items",
+        type=int,
+        default=1_000_000,
+        help="how many items lie in the tables of flat and pages, a million or more;"
+        " ten million take some 12 GB of disk and half an hour",
+    )
     options = parser.parse_args()
+    if options.items < 1_000_000:
+        parser.error("--items: a million or more; --quick makes it smaller")
     wanted = SECTIONS if "all" in options.section else options.section
     os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
     raise_on_signals()  # so that the servers and their folders go, whatever ends this
@@ -42,7 +53,9 @@ def main() -> None:
             if name == "intake":
                 intake(table, quick=options.quick)
             else:
-                importlib.import_module(f"benchmarks.{name}").run(table, quick=options.quick)
+                sized = {"items": options.items} if name in SIZED else {}
+                section = importlib.import_module(f"benchmarks.{name}")
+                section.run(table, quick=options.quick, **sized)
     print(f"\n{table}\n\n{time.monotonic() - started:.0f} s")
 
 

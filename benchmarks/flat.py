@@ -1,4 +1,4 @@
-"""Whether an item costs the same whether ten thousand or a million lie in the tables."""
+"""Whether an item costs the same whether ten thousand or millions lie in the tables."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ACCOUNTS, EACH = 500, 40
 BIG = {"batches_item", "batches_call"}
 
 
-def run(table: Table, *, quick: bool) -> None:
-    levels = (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000)
+def run(table: Table, *, quick: bool, items: int) -> None:
+    levels = (10_000, 100_000) if quick else tuple(sorted({10_000, 100_000, 1_000_000, items}))
     rounds = 2 if quick else 5
     table.head(f"flat: a job of {ACCOUNTS * EACH:,} items on top of settled ones, {rounds} rounds")
     found: dict[int, list[dict[str, Any]]] = {level: [] for level in levels}
@@ -27,7 +27,7 @@ def run(table: Table, *, quick: bool) -> None:
         for level in levels:
             with database(level):
                 accounts = rows.make_accounts(port, ACCOUNTS)
-                rows.make_history(accounts, level)
+                rows.make_history(accounts, level, per_job=max(20_000, level // 100))
                 rows.tidy()
         for _ in range(rounds):
             for level in levels:

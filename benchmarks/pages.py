@@ -1,11 +1,11 @@
-"""What every page of the console costs at the server with a million items behind it."""
+"""What every page of the console costs at the server with millions of items behind it."""
 
 from __future__ import annotations
 
 import gzip
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -32,18 +32,27 @@ class Scale:
     failed: int
     in_doubt: int
 
+    def times(self, factor: int) -> Scale:
+        """As many jobs, each of them so many times as large."""
+        return replace(
+            self,
+            large=self.large * factor,
+            small=self.small * factor,
+            failed=self.failed * factor,
+        )
+
 
 SMALL = Scale(large=4_000, small_jobs=60, small=80, failed=400, in_doubt=100)
 BIG = Scale(large=400_000, small_jobs=400, small=1_500, failed=50_000, in_doubt=1_000)
 
 
-def run(table: Table, *, quick: bool) -> None:
+def run(table: Table, *, quick: bool, items: int) -> None:
     client = Client()
     few = _measure(client, SMALL, times=3)
-    scale = SMALL if quick else BIG
+    scale = SMALL if quick else BIG.times(items // 1_000_000)
     many = _measure(client, scale, times=5 if quick else 40)
-    ((items,),) = rows.rows("select count(*) from batches_item")
-    table.head(f"pages: {items:,} items, {scale.small_jobs + 1} jobs, {ACCOUNTS} accounts")
+    ((found,),) = rows.rows("select count(*) from batches_item")
+    table.head(f"pages: {found:,} items, {scale.small_jobs + 1} jobs, {ACCOUNTS} accounts")
     slowest = 0.0
     for name, page in many.items():
         if page.refusal:
