@@ -1,10 +1,12 @@
 """Rates by the gateway's own clock: never over in any minute, not slower than allowed, uneven.
 
-One lane is killed and two accounts change their rates while it lasts.
+One lane is killed and two accounts change their rates while it lasts. The lease is that of a real
+installation: how long the killed lane's accounts stand still is judged too, by the same record.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import secrets
@@ -12,9 +14,11 @@ import signal
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +39,8 @@ RATES = {
     "a300": (300, 0),
     "a90up": (90, 0),
     "a200down": (200, 20),
+    # not held back by their rate when a lane takes them over
+    **{f"a240-{n}": (240, 0) for n in range(6)},
 }
 #: in the middle of the run: the new total rate
 CHANGES = {"a90up": 240, "a200down": 80}
@@ -42,6 +48,8 @@ ONLINE = "a60"
 #: seconds until a change is in force, and until a claimed call has left
 HOT, AWAY = 2.0, 0.5
 KILL_AT, CHANGE_AT = 18.0, 36.0
+#: seconds until the accounts of a killed lane move again
+MOVING = 15.0
 
 
 def allowed(guid: str, *, changed: bool) -> int:
@@ -75,7 +83,7 @@ def test_rates_hold_across_a_takeover_and_a_change_and_are_used(
     tmp_path: Path, tell: Callable[[str], None]
 ):
     rng = random.Random(SEED)
-    with plant(tmp_path, lanes=2, LANE_LEASE_SECONDS="4", LANE_TURN_SECONDS="25") as p:
+    with plant(tmp_path, lanes=2, LANE_TURN_SECONDS="25") as p:
         load(p, changed=False)
         start_job(p)
         p.work()
@@ -93,8 +101,9 @@ def test_rates_hold_across_a_takeover_and_a_change_and_are_used(
         change_ended = time.time()
         _sleep_until(began + SECONDS)
         ended = time.time()
-        p.stop_lanes()
+        p.stop_lanes(within=10)
         effects = p.gate.effects()
+        stood = _standstills(p, effects, killed)
         batch = {guid: [e["ts"] for e in effects if e["guid"] == guid and e["content"] == "batch"]
                  for guid in RATES}  # fmt: skip
         online = [e["ts"] for e in effects if e["content"] == CONTENT]
@@ -113,6 +122,7 @@ def test_rates_hold_across_a_takeover_and_a_change_and_are_used(
     windows = {guid: worst_window(times) / _most(guid) for guid, times in batch.items()}
     tell(
         f"rates drill: DRILL_SEED={SEED} sends={len(effects)} online={len(online)} "
+        f"moved again after (s)={ {g: round(s, 1) for g, s in sorted(stood.items())} } "
         f"worst window/allowed={max(windows.values()):.2f} "
         f"achieved={ {g: round(a, 3) for g, a in achieved.items()} } "
         f"CV={ {g: round(statistics.pstdev(x) / statistics.mean(x), 2) for g, x in gaps.items()} }"
@@ -141,6 +151,38 @@ def test_rates_hold_across_a_takeover_and_a_change_and_are_used(
     assert worst_window(online) <= reserve
     assert len(online) >= 0.8 * reserve * (SECONDS - 5) / 60
     assert worst_window(sorted(online + batch[ONLINE])) <= RATES[ONLINE][0]
+    # 5. a killed lane's accounts move again, each as soon as its rate lets it
+    assert len(stood) >= 3, "the lane that was killed had next to nothing"
+    for guid, seconds in stood.items():
+        assert seconds <= MOVING + 2 * 60 / allowed(guid, changed=False), stood
+
+
+def _standstills(p: Plant, effects: list[dict[str, Any]], killed: float) -> dict[str, float]:
+    """Seconds from the kill to the next send of each account that the killed lane then had.
+
+    A killed turn is the one that never ended; a send is another's if its call is.
+    """
+    ((dead,),) = p.sql("select id from batches_lane where ended_at is null")
+    through = {
+        (guid, target): lane
+        for guid, target, lane in p.sql(
+            "select a.guid, i.target, c.lane_id from batches_item i "
+            "join batches_call c on c.id = i.call_id join batches_account a on a.id = c.account_id"
+        )
+    }
+    sends: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for effect in effects:
+        if effect["content"] == "batch":
+            guid = effect["guid"]
+            sends[guid].append((effect["ts"], through[guid, effect["target"]]))
+    stood = {}
+    for guid, history in sends.items():
+        # what the killed lane had sent may arrive a little after its end
+        before = [lane for moment, lane in history if moment <= killed or lane == dead]
+        if before and before[-1] == dead:
+            others = (moment for moment, lane in history if moment > killed and lane != dead)
+            stood[guid] = next(others, math.inf) - killed
+    return stood
 
 
 def _sleep_until(moment: float) -> None:
