@@ -1,4 +1,7 @@
-"""One turn of a lane in a process of its own: python -m tests.drills.one_turn [SECONDS]."""
+"""One turn of a lane in a process of its own: python -m tests.drills.one_turn [SECONDS].
+
+It begins when its standard input says so, by a line or its end.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ def main(seconds: float) -> None:
     from batches.tasks import run_turn
 
     options = TurnOptions(turn=seconds, hard_turn=30, lease=2.0, tick=0.1, idle=0.5)
+    sys.stdin.readline()
     print(run_turn(Turn(worker="drill", options=options)), flush=True)
 
 

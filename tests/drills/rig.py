@@ -51,11 +51,14 @@ class Children:
         """manage.py, its output in a log of its own."""
         return self.python(str(ROOT / "manage.py"), *words, log=words[0])
 
-    def python(self, *words: str, log: str, **env: str) -> subprocess.Popen[bytes]:
+    def python(
+        self, *words: str, log: str, stdin: int | None = None, **env: str
+    ) -> subprocess.Popen[bytes]:
         with (self.folder / f"{log}.log").open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, *words], cwd=ROOT, env=self.env | env, stdout=output, stderr=output
-            )
+                [sys.executable, *words],
+                cwd=ROOT, env=self.env | env, stdin=stdin, stdout=output, stderr=output,
+            )  # fmt: skip
         self._started.append(process)
         return process
 
@@ -83,6 +86,8 @@ class Children:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(5)
+            if process.stdin:
+                process.stdin.close()
 
 
 def lanes_of(stack: subprocess.Popen[bytes]) -> list[int]:

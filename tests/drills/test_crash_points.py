@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -64,22 +65,48 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
         children.end()
 
 
+class Lanes:
+    """A process for each step; while one works, the next one is getting ready."""
+
+    def __init__(self, folder: Path) -> None:
+        self.children = Children(folder, {})
+        self._ready: dict[str, subprocess.Popen[bytes]] = {}
+
+    def take(self, step: str) -> subprocess.Popen[bytes]:
+        found = self._ready.pop(step, None) or self._start(step)
+        following = list(STEPS)[list(STEPS).index(step) + 1 :]
+        if following and following[0] not in self._ready:
+            self._ready[following[0]] = self._start(following[0])
+        return found
+
+    def _start(self, step: str) -> subprocess.Popen[bytes]:
+        seconds = "0.6" if step in BY_TIME else "20"
+        return self.children.python(
+            "-m", "tests.drills.one_turn", seconds, log=step, stdin=subprocess.PIPE,
+            **environment(LANE_CRASH_AT=step),
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
+    found = Lanes(tmp_path_factory.mktemp("lanes"))
+    try:
+        yield found
+    finally:
+        found.children.end()
+
+
 @pytest.mark.parametrize("step", STEPS)
-def test_lane_dies_at_step_and_the_next_one_goes_on(step: str, gate: Gate, tmp_path: Path):
-    children = Children(tmp_path, environment(LANE_CRASH_AT=step))
+def test_lane_dies_at_step_and_the_next_one_goes_on(step: str, gate: Gate, lanes: Lanes):
     gateway = make_gateway(base_url=gate.url, timeout_seconds=5.0)
     accounts = [make_account(gateway=gateway, total_rate_per_min=6000) for _ in range(ACCOUNTS)]
     job = make_job(
         shards=[ShardSpec(pending=EACH, account=account) for account in accounts],
         budget_limit=BUDGET, breaker_streak=1000, breaker_min_sample=1000, breaker_window=1000,
     )  # fmt: skip
-    try:
-        dying = children.python(
-            "-m", "tests.drills.one_turn", "0.6" if step in BY_TIME else "20", log="lane"
-        )
-        assert dying.wait(30) == -signal.SIGKILL, children.logs()
-    finally:
-        children.end()
+    dying = lanes.take(step)
+    dying.communicate(b"begin\n", timeout=30)
+    assert dying.returncode == -signal.SIGKILL, lanes.children.logs()
     connection.close()
     at_death = _states(job)
     # the dead lane's lease runs out; a healthy one sees to the rest

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -138,16 +139,19 @@ def load(plant: Plant) -> dict[str, int]:
     ]
     table = write_csv(plant.folder / "customers.csv", ["account", "target", "name"], rows)
     tough = ["--breaker-streak", "1000", "--breaker-ratio", "1"]
-    jobs = {}
-    for operation, words in {
+    words = {
         "send_text": ["--param", "content=hello {name}",
                       "--budget", str(int(len(rows) * BUDGET_SHARE))],
         "tag_customers": ["--param", "tags=14001", "--call-size", "5"],
-    }.items():  # fmt: skip
-        told = plant.manage("create_job", "--action", operation, "--csv", table, *words, *tough,
-                            "--start", "--json")  # fmt: skip
-        jobs[operation] = json.loads(told)["id"]
-    return jobs
+    }  # fmt: skip
+
+    def create(operation: str) -> int:
+        told = plant.manage("create_job", "--action", operation, "--csv", table, *words[operation],
+                            *tough, "--start", "--json")  # fmt: skip
+        return int(json.loads(told)["id"])
+
+    with ThreadPoolExecutor() as both:
+        return dict(zip(words, both.map(create, words), strict=True))
 
 
 def test_everything_goes_wrong_and_every_target_is_reached_once_or_known(
