@@ -13,6 +13,9 @@ from django.test import Client
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.factories import make_user
+from tests.integration.store.cleaning import _django_db_helper
+
+__all__ = ["_django_db_helper"]
 
 EVERYTHING = (
     "view_job",

@@ -116,6 +116,11 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 
     try:
         running.manage("migrate", "--verbosity", "0")
+        start(
+            "simulate_gateway", "--port", str(gateway_port), "--no-limits", "--latency-ms", "5-30"
+        )
+        start("stack", "--lanes", "1")
+        # while they come up
         running.manage(
             "createsuperuser", "--noinput", "--username", "admin", "--email", "a@example.com"
         )
@@ -129,10 +134,6 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
             encoding="utf-8",
         )
         running.manage("load_accounts", str(accounts))
-        start(
-            "simulate_gateway", "--port", str(gateway_port), "--no-limits", "--latency-ms", "5-30"
-        )
-        start("stack", "--lanes", "1")
 
         def healthy() -> bool:
             try:

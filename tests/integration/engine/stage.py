@@ -22,7 +22,7 @@ from tests.integration.store.support import sql
 
 T = TypeVar("T")
 
-QUICK = TurnOptions(turn=30, hard_turn=40, lease=6, tick=0.1, idle=0.4, term_drain=1.0)
+QUICK = TurnOptions(turn=30, hard_turn=40, lease=6, tick=0.1, idle=0.2, term_drain=1.0)
 #: a job of scenes in which the breaker is not the subject
 NO_BREAKER: dict[str, Any] = {"breaker_streak": 1000, "breaker_min_sample": 1000,
                               "breaker_window": 1000}  # fmt: skip

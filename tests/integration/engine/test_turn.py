@@ -234,7 +234,7 @@ def test_turns_one_joins_late_and_the_first_lets_go_of_its_surplus(stage: Stage)
     async def scene() -> None:
         async with stage.open(), turning():
             await until(lambda: len(stage.sends()) >= 100)
-            second = await play_turn(options=replace(QUICK, idle=5))
+            second = await play_turn(options=replace(QUICK, idle=2.5))
             assert second.sent > 0
 
     run(scene())
