@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +21,15 @@ from batches.domain.columns import ACCOUNT
 from batches.domain.errors import InvalidInputError, NotAllowedError
 from batches.domain.problems import Problem
 from batches.domain.text import N_
+from batches.models import Job
 from batches.models.jobs import BadRows
 from batches.services.permissions import require
 from batches.services.submissions import OPERATE, Submission, submit
 
 from . import limit_fields as fields
 from .job_limits import CLOSES, OPENS, PRIORITY, START, breaker_fields
-from .shell import page
+from .job_template import Template, template_of
+from .shell import number, page
 from .verbs import actor_of, forbidden, problem_texts, see_other
 
 _COUNTS = {
@@ -116,17 +118,26 @@ def _params(request: HttpRequest, action: str) -> dict[str, object]:
 
 def _form(request: HttpRequest, texts: list[str] | None = None) -> HttpResponse:
     actions = all_actions()
-    chosen = request.POST.get("action") or request.GET.get("action") or actions[0].name
+    template = _template(request)
+    if request.method == "POST":
+        given: Mapping[str, str] = request.POST
+    else:
+        given = template.values if template else {"action": request.GET.get("action", "")}
+    known = {action.name for action in actions}
+    chosen = given.get("action", "")
     return page(
         request,
         "console/job_new.html",
         {
-            "actions": [_action_fields(request, action) for action in actions],
-            "chosen": chosen,
+            "actions": [_action_fields(given, action) for action in actions],
+            "chosen": chosen if chosen in known else actions[0].name,
             "texts": texts or [],
-            "typed": {name: request.POST.get(name, "") for name in _TYPED},
+            "template": template,
+            # a form that comes filled is not replaced by a kept draft
+            "filled": "posted" if request.method == "POST" else "template" if template else "",
+            "typed": {name: given.get(name, "") for name in _TYPED},
             "bad_rows_choices": BadRows.choices,
-            "more": any(request.POST.get(name) for name in _MORE),
+            "more": any(given.get(name) for name in _MORE),
             "standard": Thresholds(),
             "max_bytes": settings.UPLOAD_MAX_BYTES,
             "max_mb": settings.UPLOAD_MAX_BYTES // (1024 * 1024),
@@ -137,13 +148,25 @@ def _form(request: HttpRequest, texts: list[str] | None = None) -> HttpResponse:
     )
 
 
+def _template(request: HttpRequest) -> Template | None:
+    """The job that the address names; one that is not there is said, and fills in nothing."""
+    if "from" not in request.GET:
+        return None
+    asked = number(request.GET["from"])
+    job = Job.objects.select_related("upload").filter(pk=asked).first() if asked else None
+    if job is None:
+        messages.warning(request, _("要作为模板的作业不存在，表单没有预填。"))
+        return None
+    return template_of(job)
+
+
 def _familiar(aliases: Sequence[str]) -> list[str]:
     """The first of a column's names in the script of the reader's language."""
     latin = (get_language() or "").startswith("en")
     return [alias for alias in aliases if alias.isascii() == latin][:6]
 
 
-def _action_fields(request: HttpRequest, action: Any) -> dict[str, Any]:
+def _action_fields(given: Mapping[str, str], action: Any) -> dict[str, Any]:
     return {
         "name": action.name,
         "label": action.label,
@@ -161,7 +184,7 @@ def _action_fields(request: HttpRequest, action: Any) -> dict[str, Any]:
             {
                 "spec": spec,
                 "field": f"{action.name}.{spec.name}",
-                "value": request.POST.get(f"{action.name}.{spec.name}", spec.default),
+                "value": given.get(f"{action.name}.{spec.name}", spec.default),
             }
             for spec in action.params
         ],
