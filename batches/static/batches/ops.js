@@ -24,6 +24,23 @@
     }
   });
 
+  /* --- a long name is cut to two lines, and shown whole on request --- */
+  function clampNames() {
+    for (const button of document.querySelectorAll("[data-unclamp]")) {
+      const name = document.getElementById(button.getAttribute("aria-controls"));
+      button.hidden = !name.classList.contains("whole") && name.scrollHeight <= name.clientHeight + 1;
+    }
+  }
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-unclamp]");
+    if (!button) return;
+    const whole = document.getElementById(button.getAttribute("aria-controls")).classList.toggle("whole");
+    button.setAttribute("aria-expanded", String(whole));
+  });
+  window.addEventListener("resize", clampNames);
+  document.addEventListener("htmx:afterSettle", clampNames);
+  clampNames();
+
   /* --- "3 seconds ago" goes on counting between two polls --- */
   const pattern = (unit) => meta?.dataset[unit] || "%s";
   function ago(seconds) {
