@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import pgettext
 
 from batches.domain.verbs import Verb
-from batches.selectors.jobs import TABS, job_page, tabs
+from batches.selectors.jobs import BUDGET_TAB, TABS, job_page, tabs
 from batches.services.permissions import may
 
 from .shell import number, page
@@ -17,7 +17,7 @@ from .verbs import actor_of
 
 def job_list(request: HttpRequest) -> HttpResponse:
     tab = request.GET.get("tab", "")
-    tab = tab if tab in TABS else ""
+    tab = tab if tab in (*TABS, BUDGET_TAB) else ""
     search = request.GET.get("q", "").replace("\0", "").strip()[:200]
     before = number(request.GET.get("before"))
     found = job_page(tab=tab, search=search, before=before)

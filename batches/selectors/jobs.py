@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count
+from django.db.models import Count, F, Q
 
-from batches.domain.states import JobStatus
+from batches.domain.states import JobStatus, PauseReason
 from batches.domain.text import N_
 from batches.models import Job
 
@@ -16,7 +16,7 @@ from .progress import NO_PACE, Pace, Progress, Segment, pace_of, progress_of, se
 PAGE_SIZE = 25
 J = JobStatus
 
-#: tab → label, statuses; every status is under exactly one tab besides "all"
+#: tab → label, statuses; every status is under exactly one of these besides "all"
 TABS: Mapping[str, tuple[str, tuple[JobStatus, ...]]] = {
     "": (N_("全部"), tuple(JobStatus)),
     "running": (
@@ -28,6 +28,27 @@ TABS: Mapping[str, tuple[str, tuple[JobStatus, ...]]] = {
     "completed": (N_("已完成"), (J.COMPLETED,)),
     "cancelled": (N_("已取消"), (J.CANCELLED,)),
 }
+
+
+#: the tab of those whose budget is used up, or nearly
+BUDGET_TAB = "budget"
+#: so much of a budget used is a warning: somebody has to decide before it is all gone
+BUDGET_WARN_SHARE = 0.9
+#: a job that takes, or may take again, further items; afterwards its budget matters no more
+_SPENDING = (J.RUNNING, J.PAUSING, J.PAUSED)
+
+
+def budget_alert() -> Q:
+    """Jobs that stand still for their budget, or soon will."""
+    return Q(status__in=_SPENDING) & (
+        Q(pause_reason=PauseReason.BUDGET)
+        | Q(budget_limit__isnull=False, budget_used__gte=F("budget_limit") * BUDGET_WARN_SHARE)
+    )
+
+
+def budget_alerts() -> int:
+    """How many jobs the budget tab lists; found by the index over statuses."""
+    return Job.objects.filter(budget_alert()).count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +77,13 @@ class Tab:
 
 
 def tabs() -> list[Tab]:
-    """Every tab with its number of jobs; an index-only scan of the status index."""
+    """Every tab with its number of jobs; the statuses by an index-only scan of their index."""
     by_status = dict(Job.objects.order_by().values_list("status").annotate(Count("id")))
-    return [
+    found = [
         Tab(key, label, sum(by_status.get(status, 0) for status in statuses))
         for key, (label, statuses) in TABS.items()
     ]
+    return [*found, Tab(BUDGET_TAB, N_("预算告警"), budget_alerts())]
 
 
 def job_rows(jobs: Sequence[Job]) -> list[JobRow]:
@@ -77,10 +99,11 @@ def job_rows(jobs: Sequence[Job]) -> list[JobRow]:
 
 def job_page(*, tab: str = "", search: str = "", before: int | None = None) -> JobPage:
     """Newest first; `before` is the `next_before` of the page above."""
-    statuses = TABS.get(tab, TABS[""])[1]
     found = Job.objects.select_related("created_by").order_by("-id")
-    if tab:
-        found = found.filter(status__in=statuses)
+    if tab == BUDGET_TAB:
+        found = found.filter(budget_alert())
+    elif tab:
+        found = found.filter(status__in=TABS[tab][1])
     if search:
         found = found.filter(name__icontains=search)
     if before is not None:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from batches.domain.states import JobStatus
 from batches.models import Alert, Job, Shard
 
-from .jobs import JobRow, job_rows
+from .jobs import JobRow, budget_alerts, job_rows
 from .progress import minutes_of, rows
 from .why import Why, why_not_moving
 
@@ -69,6 +69,7 @@ class Overview:
     attention: int
     stuck: int
     in_doubt: int
+    budget: int
     lines: Sequence[Attention]
     cards: Sequence[Card]
     alerts: Sequence[Alert]
@@ -77,7 +78,7 @@ class Overview:
     def mark(self) -> str:
         """Changes with whatever the page shows."""
         told = (
-            (self.running, self.attention, self.stuck, self.in_doubt),
+            (self.running, self.attention, self.stuck, self.in_doubt, self.budget),
             [(line.job.pk, line.job.version, line.why.code, line.stuck) for line in self.lines],
             [(card.row.job.version, card.row.progress, card.minutes) for card in self.cards],
             [alert.pk for alert in self.alerts],
@@ -122,6 +123,7 @@ def overview() -> Overview:
         attention=total,
         stuck=len(stuck),
         in_doubt=counts.in_doubt,
+        budget=budget_alerts(),
         lines=lines,
         cards=[Card(row, minutes[row.job.pk]) for row in job_rows(running)],
         alerts=list(
