@@ -11,7 +11,7 @@ from batches.actions.base import Action
 from batches.actions.registry import get_action
 from batches.domain.errors import InvalidInputError
 from batches.domain.text import N_
-from batches.intake.decoding import ENCODINGS
+from batches.intake.decoding import ENCODINGS, WorkbookKind
 from batches.intake.report import problem_from_json
 from batches.models import Job
 from batches.models.jobs import BadRows
@@ -37,6 +37,7 @@ def report_context(job: Job, progress: Progress) -> dict[str, Any]:
     return {
         "report": report,
         "progress": progress,
+        "is_workbook": report.get("encoding") == WorkbookKind().encoding,
         "delimiter": _(_DELIMITERS.get(report.get("delimiter") or "", "")) or "—",
         "problems": [problem_from_json(found) for found in report.get("problems") or []],
         "warnings": [problem_from_json(found) for found in report.get("warnings") or []],

@@ -159,8 +159,8 @@ def _refuse_other_formats(head: bytes) -> None:
             Problem(
                 "file_old_excel",
                 N_(
-                    "这不是 CSV 文件，而是旧版 Excel 文件（.xls）。"
-                    "请在 Excel 中另存为 .xlsx 或“CSV UTF-8（逗号分隔）”后重新上传。"
+                    "这是旧版 Excel 文件（.xls），或者有密码的工作簿，读不了。"
+                    "请在 Excel 中去掉密码，另存为 .xlsx 或“CSV UTF-8（逗号分隔）”后重新上传。"
                 ),
             )
         )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
+from pathlib import PurePath
 from typing import Any
 
 from django.conf import settings
@@ -24,7 +25,7 @@ from batches.store.events import add_event
 
 from . import verdicts
 from .checking import BadRow, RowChecker
-from .decoding import TextKind
+from .decoding import TextKind, WorkbookKind
 from .directory import AccountDirectory, known_accounts
 from .header import Header, HeaderRefusedError
 from .report import (
@@ -44,6 +45,7 @@ PROGRESS_ROWS = 20_000
 ATTEMPTS_MAX = 5
 #: So many long ids, every one ending in 0, are no coincidence.
 _ROUNDED_FROM = 20
+_WORKBOOKS = frozenset({".xlsx", ".xlsm", ".xls"})
 
 
 def upload_source(job: Job, before_query: Callable[[], None] = lambda: None) -> Source:
@@ -128,13 +130,22 @@ class _Reading:
             # a person can say which column is which, if they see the columns
             self.report |= header_report(error.header)
             self.report |= {"encoding": error.encoding, "delimiter": error.delimiter}
+            self._warn_of_name(error.encoding)
             raise
         self.report |= header_report(table.header)
         self.report["encoding"] = table.kind.encoding
         self.report["delimiter"] = table.delimiter
+        self._warn_of_name(table.kind.encoding)
         if isinstance(table.kind, TextKind) and table.kind.doubtful:
             self.report["warnings"].append(problem_to_json(verdicts.doubtful()))
         return table
+
+    def _warn_of_name(self, encoding: str) -> None:
+        """A text that calls itself a workbook: mostly a list renamed by hand, not saved as one."""
+        name = self.job.upload.name if self.job.upload else ""
+        ending = PurePath(name).suffix.lower()
+        if ending in _WORKBOOKS and encoding != WorkbookKind().encoding:
+            self.report["warnings"].append(problem_to_json(verdicts.text_named_workbook(ending)))
 
     def _stage_rows(
         self, stage: loading.Stage, table: Table, action: Action, compiled: Compiled

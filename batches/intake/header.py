@@ -66,7 +66,9 @@ def find_header(
     and those expected.
     """
     candidates = [
-        (number, trimmed) for number, cells in _first_rows(rows) if (trimmed := _trim(cells))
+        (number, trimmed)
+        for number, cells in _first_rows(rows, needed=True)
+        if (trimmed := _trim(cells))
     ]
     if not candidates:
         raise FileRefusedError(
@@ -88,14 +90,18 @@ def find_header(
     raise HeaderRefusedError(header, *(problems or _missing(header, specs)))
 
 
-def _first_rows(rows: Iterable[Row]) -> list[Row]:
-    """As many of the first rows as can be read; the faults show when the file is read in full."""
+def _first_rows(rows: Iterable[Row], *, needed: bool = False) -> list[Row]:
+    """As many of the first rows as can be read; the faults show when the file is read in full.
+
+    With `needed`, a file of which no row can be read is refused for its own fault.
+    """
     found: list[Row] = []
     try:
         for row in islice(rows, HEADER_WITHIN_ROWS):
             found.append(row)  # noqa: PERF402 - what came before a failure is kept
     except FileRefusedError:
-        pass
+        if needed and not found:
+            raise
     return found
 
 

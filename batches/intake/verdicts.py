@@ -14,6 +14,19 @@ def doubtful() -> Problem:
     )
 
 
+def text_named_workbook(ending: str) -> Problem:
+    """Text under the name of a workbook."""
+    return Problem(
+        "text_named_workbook",
+        N_(
+            "文件名以 %(ending)s 结尾，内容却是纯文本，不是 Excel 工作簿，已按 CSV 读取。"
+            "如果列或文字不对，请在 Excel 中打开原名单，另存为 .xlsx 或"
+            "“CSV UTF-8（逗号分隔）”后重新上传。"
+        ),
+        {"ending": ending},
+    )
+
+
 def rounded(count: int) -> Problem:
     """Ids that a spreadsheet may have rounded."""
     return Problem(
