@@ -116,7 +116,6 @@ class GatewayAdmin(_GatewayAdmin):
     search_fields = ("name", "base_url")
     ordering = ("name", "id")
     list_per_page = 50
-    show_full_result_count = False
     readonly_fields = ("callback_path", "created_at")
     actions = None
     fieldsets = (
@@ -124,6 +123,16 @@ class GatewayAdmin(_GatewayAdmin):
         (_l("总限制"), {"fields": ("rate_limit_per_min", "max_concurrent")}),
         (_l("细节"), {"fields": ("timeout_seconds", "options", "callback_path", "created_at")}),
     )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Gateway | None = None) -> Any:
+        """A gateway that is being added was created at no time yet."""
+        shown = super().get_fieldsets(request, obj)
+        if obj is not None:
+            return shown
+        return [
+            (title, part | {"fields": [name for name in part["fields"] if name != "created_at"]})
+            for title, part in shown
+        ]
 
     def save_model(self, request: HttpRequest, obj: Gateway, form: Any, change: bool) -> None:
         """Writes what was changed alone: a token that no key opens reads as none, and stays."""
