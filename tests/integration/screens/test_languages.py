@@ -84,6 +84,9 @@ def own_pages(everything: Everything) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in ("index", "jobs", "job_new", "reconcile", "accounts", "audit", "alerts"):
         yield reverse(f"admin:{name}"), {}
     yield reverse("admin:jobs") + "?q=999", {}
+    yield reverse("admin:jobs") + "?tab=budget", {}
+    for source in (everything.jobs["scheduled"].pk, everything.jobs["completed"].pk, 0):
+        yield reverse("admin:job_new") + f"?from={source}", {}
     for job in everything.jobs.values():
         yield reverse("admin:job", args=[job.pk]), {}
         yield reverse("admin:job_live", args=[job.pk]), fragment
