@@ -41,6 +41,12 @@
   document.addEventListener("htmx:afterSettle", clampNames);
   clampNames();
 
+  /* --- of many tabs the chosen one is in sight --- */
+  for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+    const bar = tab.parentElement;
+    bar.scrollLeft = tab.offsetLeft - bar.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
+  }
+
   /* --- "3 seconds ago" goes on counting between two polls --- */
   const pattern = (unit) => meta?.dataset[unit] || "%s";
   function ago(seconds) {
