@@ -17,6 +17,7 @@ from batches.domain.states import JobStatus
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job
 from batches.selectors.job_page import progress_for
+from batches.selectors.stage import stage_report
 from batches.services import jobs as services
 from batches.services.acting import refusal
 from batches.services.permissions import may, require
@@ -113,8 +114,7 @@ def stage(request: HttpRequest, job: Job) -> HttpResponse:
     title = _("确认放量并继续「%(name)s」？") % {"name": job.name}
     if request.method == "GET":
         check(request, job, Verb.CONFIRM_STAGE)
-        coming = job.stages[job.stages_passed + 1 :]
-        return ask(request, job, "stage", title=title, next_stage=coming[0] if coming else None)
+        return ask(request, job, "stage", title=title, stage=stage_report(job))
     done = services.confirm_stage(
         job_id=job.pk,
         actor=actor_of(request),

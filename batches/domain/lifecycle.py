@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .states import JobStatus, PauseReason
@@ -37,6 +38,15 @@ class Tally:
             return False
         share = self.tripped >= 2 and self.tripped >= self.breaker_shard_share * self.shards
         return share or (self.runnable == 0 and self.inflight == 0)
+
+
+def stages_passed_next(stages: Sequence[int], *, passed: int, used: int) -> int:
+    """How many checkpoints count as passed once the present one is confirmed.
+
+    Refusals that came in meanwhile may have taken the sends (`used`) below the checkpoint again.
+    """
+    reached = sum(stage <= used for stage in stages)
+    return min(len(stages), max(passed + 1, reached))
 
 
 def _ended(tally: Tally) -> JobStatus:

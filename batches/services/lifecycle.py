@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
+from batches.domain.lifecycle import stages_passed_next
 from batches.domain.problems import Problem
 from batches.domain.states import JobStatus, PauseReason
 from batches.domain.text import N_
@@ -100,12 +101,8 @@ def resume_job(
 
 
 def next_stages_passed(job: Job) -> int:
-    """How many checkpoints count as passed once the present one is confirmed.
-
-    Refusals that came in meanwhile may have taken the sends below the checkpoint again.
-    """
-    reached = sum(stage <= job.budget_used for stage in job.stages)
-    return min(len(job.stages), max(job.stages_passed + 1, reached))
+    """How many checkpoints count as passed once the present one is confirmed."""
+    return stages_passed_next(job.stages, passed=job.stages_passed, used=job.budget_used)
 
 
 def _refuse_in_doubt(act: Act) -> None:

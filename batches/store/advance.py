@@ -13,7 +13,7 @@ from django.db.utils import OperationalError
 
 from batches.domain.hours import first_allowed
 from batches.domain.lifecycle import Tally, next_move
-from batches.domain.states import JOB_AT_REST, JobStatus
+from batches.domain.states import JOB_AT_REST, JobStatus, PauseReason
 
 from .events import add_event
 from .queries import sql
@@ -131,12 +131,18 @@ def _advance(job_id: int) -> bool:
             return False
         if target is JobStatus.CANCELLED:
             run_query("cancel_shards", job=job_id)
-        add_event(
-            kind=f"job.{target.value}",
-            job_id=job_id,
-            data={"from": tally.status.value, "reason": str(reason)},
-        )
+        data: dict[str, Any] = {"from": tally.status.value, "reason": str(reason)}
+        if reason == PauseReason.STAGE:
+            data["tally"] = _stage_tally(job_id)
+        add_event(kind=f"job.{target.value}", job_id=job_id, data=data)
     return True
+
+
+def _stage_tally(job_id: int) -> dict[str, Any]:
+    """What a checkpoint found so far; the next one's page shows the difference."""
+    tally = run_query("stage_tally", job=job_id)[0]
+    failed = run_query("stage_failures", job=job_id) if tally["failed"] else []
+    return tally | {"categories": {row["category"]: row["n"] for row in failed}}
 
 
 def advance_jobs(job_ids: Sequence[int] | None = None) -> int:

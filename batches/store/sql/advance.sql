@@ -91,6 +91,20 @@ left join lateral (
 ) f on true
 where j.id = %(job)s
 
+-- name: stage_tally
+-- What a checkpoint found, for the event of the stop: the next one is compared with it.
+select j.stages_passed as passed, sum(s.confirmed)::bigint as confirmed,
+  sum(s.failed)::bigint as failed, sum(s.in_doubt)::bigint as in_doubt
+from batches_job j join batches_shard s on s.job_id = j.id
+where j.id = %(job)s
+group by j.id
+
+-- name: stage_failures
+-- By their own index, once a checkpoint, while nothing of the job is being sent.
+select category, count(*) as n from batches_item
+where job_id = %(job)s and state = 'failed'
+group by category
+
 -- name: move_job
 update batches_job
 set status = %(target)s, pause_reason = %(reason)s, version = version + 1,
