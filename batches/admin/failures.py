@@ -1,7 +1,8 @@
-"""失败下钻: category → code → items."""
+"""失败下钻: category → code → items, of a job or of one of its shards."""
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -11,26 +12,58 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from batches.domain.categories import CATEGORIES, category_info
-from batches.models import Job
-from batches.selectors.failures import failed_items, failures_by_category, failures_by_code
+from batches.models import Job, Shard
+from batches.selectors.failures import (
+    MERGED,
+    SHARDS_LISTED,
+    failed_items,
+    failures_by_category,
+    failures_by_code,
+    shards_with_failures,
+)
 from batches.selectors.job_page import progress_for
 
 from .shell import number, page
 from .verbs import Offers, actor_of, job_crumbs
 
 
+def chosen_shard(request: HttpRequest, job: Job) -> Shard | None:
+    """The shard (`shard` is its ordinal) that a list of failures is narrowed to. Raises Http404."""
+    text = request.GET.get("shard", "")
+    if not text:
+        return None
+    return get_object_or_404(
+        Shard.objects.select_related("account"), job=job, ordinal=number(text) or 0
+    )
+
+
+def chosen_code(request: HttpRequest) -> str | None:
+    """One code; '' stands for items without one, None for all of them."""
+    code = request.GET.get("code")
+    return None if code is None else code.replace("\0", "")
+
+
+def _narrowing(job: Job, shard: Shard | None) -> dict[str, Any]:
+    """What the choice of a shard needs."""
+    listed = shards_with_failures(job, chosen=shard)
+    return {"shard": shard, "shards": listed, "more_shards": len(listed) >= SHARDS_LISTED}
+
+
 @require_safe
 def categories(request: HttpRequest, job_id: int) -> HttpResponse:
     job = get_object_or_404(Job, pk=job_id)
-    progress = progress_for(job)
+    shard = chosen_shard(request, job)
+    failed = progress_for(job).failed if shard is None else shard.failed
     return page(
         request,
         "console/failures.html",
         {
             "job": job,
-            "progress": progress,
-            "categories": failures_by_category(job, failed=progress.failed),
+            "failed": failed,
+            "categories": failures_by_category(job, failed=failed, shard=shard),
             "offers": Offers(job, actor_of(request)),
+            "query": urlencode(_kept(shard)),
+            **_narrowing(job, shard),
         },
         title=_("失败下钻"),
         crumbs=job_crumbs(job),
@@ -43,16 +76,20 @@ def category(request: HttpRequest, job_id: int, category: str) -> HttpResponse:
     job = get_object_or_404(Job, pk=job_id)
     if category not in CATEGORIES:
         raise Http404
-    code = request.GET.get("code")
-    if code is not None:
-        code = code.replace("\0", "")
+    shard, code = chosen_shard(request, job), chosen_code(request)
     after = number(request.GET.get("after")) or 0
-    codes = failures_by_code(job, category=category)
+    codes = failures_by_code(job, category=category, shard=shard)
     found = failed_items(
-        job, category=category, codes=[row.code for row in codes], code=code, after=after
+        job,
+        category=category,
+        codes=[row.code for row in codes],
+        code=code,
+        shard=shard,
+        after=after,
     )
     info = category_info(category)
-    kept = {} if code is None else {"code": code}
+    everywhere = _kept(shard)
+    kept = everywhere if code is None else everywhere | {"code": code}
     return page(
         request,
         "console/category.html",
@@ -64,6 +101,7 @@ def category(request: HttpRequest, job_id: int, category: str) -> HttpResponse:
             "codes": codes,
             "count": sum(row.count for row in codes),
             "items": found.items,
+            "merged": MERGED if shard is None and code is None and len(codes) > MERGED else None,
             "offers": Offers(job, actor_of(request)),
             "paged": after > 0,
             "first_page": f"?{urlencode(kept)}",
@@ -71,10 +109,22 @@ def category(request: HttpRequest, job_id: int, category: str) -> HttpResponse:
             if found.next_after
             else "",
             "query": urlencode({"category": category} | kept),
+            "all_codes": f"?{urlencode(everywhere)}",
+            "a_code": f"?{urlencode(everywhere | {'code': ''})}",
+            **_narrowing(job, shard),
         },
         title=_(info.label),
         crumbs=[
             *job_crumbs(job),
-            (reverse("admin:job_failures", args=[job.pk]), _("失败下钻")),
+            (
+                f"{reverse('admin:job_failures', args=[job.pk])}?{urlencode(everywhere)}".rstrip(
+                    "?"
+                ),
+                _("失败下钻"),
+            ),
         ],
     )
+
+
+def _kept(shard: Shard | None) -> dict[str, Any]:
+    return {} if shard is None else {"shard": shard.ordinal}

@@ -1,4 +1,8 @@
-"""Failed items of one job: category → code → items, by its own partial index."""
+"""Failed items of one job, or of one of its shards: category → code → items.
+
+Those of a job are found by their own partial index. Those of a shard are found among its items,
+of which there are few enough to read, whatever the size of the job and its other failures.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ from django.db import connection
 from django.db.models import Count, Q
 
 from batches.domain.categories import category_info
-from batches.models import Item, Job
+from batches.models import Item, Job, Shard
 from batches.store.queries import sql
+
+from .progress import rows
 
 PAGE_SIZE = 50
 #: below this a fresh count costs a few milliseconds
@@ -21,8 +27,10 @@ _CHEAP = 20_000
 #: seconds for which a count of many failures is kept
 _KEEP = 10
 _EXPORT_CHUNK = 1000
-#: more codes than this are looked at one by one
-_MERGED = 30
+#: a page over all codes is merged from the heads of so many, the most frequent ones
+MERGED = 200
+#: most shards to choose from
+SHARDS_LISTED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +56,29 @@ def _with_widths(counts: Sequence[tuple[str, int]]) -> list[tuple[str, int, int]
     return [(key, count, max(7, round(count * 1000 / top))) for key, count in counts]
 
 
-def _counted(job: Job, column: str, **narrowed: str) -> list[tuple[str, int]]:
-    """Failed items of a job by one column, most frequent first; many are counted rarely."""
+def shards_with_failures(job: Job, *, chosen: Shard | None = None) -> list[Shard]:
+    """To narrow by: most failures first, the chosen one in any case."""
+    found = list(
+        Shard.objects.filter(job=job, failed__gt=0)
+        .select_related("account")
+        .order_by("-failed", "ordinal")[:SHARDS_LISTED]
+    )
+    if chosen is not None and chosen not in found:
+        found.insert(0, chosen)
+    return found
+
+
+def _counted(
+    job: Job, column: str, *, shard: Shard | None = None, **narrowed: str
+) -> list[tuple[str, int]]:
+    """Failed items by one column, most frequent first; many are counted rarely."""
+    if shard is not None:
+        return [
+            (row["value"] or "", row["n"])
+            for row in rows(
+                f"shard_failures_by_{column}", shard=shard.pk, category=narrowed.get("category")
+            )
+        ]
     key = ":".join(["failures", str(job.pk), column, *narrowed.values()])
     counts: list[tuple[str, int]] | None = cache.get(key)
     if counts is None:
@@ -69,22 +98,22 @@ def _counted(job: Job, column: str, **narrowed: str) -> list[tuple[str, int]]:
     return counts
 
 
-def failures_by_category(job: Job, *, failed: int) -> list[CategoryCount]:
+def failures_by_category(
+    job: Job, *, failed: int, shard: Shard | None = None
+) -> list[CategoryCount]:
     """Most frequent first; `failed` is the sum of the shards, so no failure costs no query."""
     if not failed:
         return []
     return [
         CategoryCount(category, count, width, category_info(category).operator_retry)
-        for category, count, width in _with_widths(_counted(job, "category"))
+        for category, count, width in _with_widths(_counted(job, "category", shard=shard))
     ]
 
 
-def failures_by_code(job: Job, *, category: str) -> list[CodeCount]:
+def failures_by_code(job: Job, *, category: str, shard: Shard | None = None) -> list[CodeCount]:
     """The codes of one category, most frequent first."""
-    return [
-        CodeCount(code, count, width)
-        for code, count, width in _with_widths(_counted(job, "code", category=category))
-    ]
+    counts = _counted(job, "code", shard=shard, category=category)
+    return [CodeCount(code, count, width) for code, count, width in _with_widths(counts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +130,18 @@ def failed_items(
     category: str,
     codes: Sequence[str],
     code: str | None = None,
+    shard: Shard | None = None,
     after: int = 0,
 ) -> ItemPage:
     """One page of one category, or of one of its codes.
 
     Within one code the index gives the order; over all `codes` the page is merged from their
-    heads, so that nothing sorts a million rows.
+    heads (of the first `MERGED`), so that nothing sorts a million rows.
     """
-    wanted = [code] if code is not None else list(codes[:_MERGED])
+    if shard is not None:
+        ids = _ids_of_shard(shard, category=category, code=code, after=after, most=PAGE_SIZE + 1)
+        return _page(ids)
+    wanted = [code] if code is not None else list(codes[:MERGED])
     values: dict[str, Any] = {
         "job": job.pk,
         "category": category,
@@ -120,13 +153,41 @@ def failed_items(
     with connection.cursor() as cursor:
         cursor.execute(sql("failed_heads"), values)
         ids = [row[0] for row in cursor.fetchall()]
+    return _page(ids)
+
+
+def _ids_of_shard(
+    shard: Shard, *, category: str = "", code: str | None = None, after: int = 0, most: int | None
+) -> list[int]:
+    found = rows(
+        "failed_of_shard",
+        shard=shard.pk,
+        category=category or None,
+        code=code,
+        after=after,
+        most=most,
+    )
+    return [row["id"] for row in found]
+
+
+def _page(ids: Sequence[int]) -> ItemPage:
+    """The page that begins with these ids, of which one more than a page was looked for."""
     page = ids[:PAGE_SIZE]
     items = Item.objects.filter(pk__in=page).select_related("shard__account").order_by("id")
     return ItemPage(list(items), page[-1] if len(ids) > PAGE_SIZE else None)
 
 
-def failed_for_export(job: Job, *, category: str = "", code: str | None = None) -> Iterator[Item]:
+def failed_for_export(
+    job: Job, *, category: str = "", code: str | None = None, shard: Shard | None = None
+) -> Iterator[Item]:
     """All failed items for a download, in pages by keyset: no long transaction, little memory."""
+    if shard is not None:
+        ids = _ids_of_shard(shard, category=category, code=code, most=None)
+        for at in range(0, len(ids), _EXPORT_CHUNK):
+            chosen = ids[at : at + _EXPORT_CHUNK]
+            # a retry may have taken some up meanwhile
+            yield from Item.objects.filter(pk__in=chosen, state="failed").order_by("id")
+        return
     found = Item.objects.filter(job_id=job.pk, state="failed")
     if category:
         found = found.filter(category=category)

@@ -193,6 +193,33 @@ where s.account_id = any(%(accounts)s) and s.status in ('pending', 'running')
   and j.status = 'running'
 group by s.account_id
 
+-- name: failed_of_shard
+-- The failed items of one shard, in order. All its items are read, by the unique index on shard
+-- and target: they are bounded by the size of a slice, the failures of the job are not. Put away
+-- first, so that the wish for an order does not lead the planner through every item there is.
+with s as materialized (
+  select id, category, code from batches_item
+  where shard_id = %(shard)s and state = 'failed'
+)
+select id from s
+where id > %(after)s
+  and (%(category)s::text is null or category = %(category)s)
+  and (%(code)s::text is null or coalesce(code, '') = %(code)s)
+order by id
+limit %(most)s
+
+-- name: shard_failures_by_category
+select category as value, count(*) as n from batches_item
+where shard_id = %(shard)s and state = 'failed'
+  and (%(category)s::text is null or category = %(category)s)
+group by 1 order by n desc, 1
+
+-- name: shard_failures_by_code
+select coalesce(code, '') as value, count(*) as n from batches_item
+where shard_id = %(shard)s and state = 'failed'
+  and (%(category)s::text is null or category = %(category)s)
+group by 1 order by n desc, 1
+
 -- name: failed_heads
 -- The next failed items of a category, merged from the heads of its codes, each of which the
 -- index gives in order: nothing reads or sorts more than a page of each.
