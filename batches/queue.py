@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 import django_rq
+from django.conf import settings
+from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 from rq import Worker
 
 if TYPE_CHECKING:
@@ -17,12 +22,43 @@ log = logging.getLogger(__name__)
 #: Redis does not answer; for callers that know of no Redis
 QueueAwayError = RedisError
 
+#: seconds; whoever asks shows a page meanwhile
+_ANSWER_TIMEOUT = 0.5
+#: seconds for which an answer, or none, is believed
+_BELIEVED = 5.0
+#: address → when it was asked, and whether it answered
+_asked: dict[str, tuple[float, bool]] = {}
+
 LANES = "lanes"
 CONTROL = "control"
 
 
 def _queue(name: str) -> Queue:
     return django_rq.get_queue(name)
+
+
+def redis_answers() -> bool:
+    """Whether Redis answers at present; asked once in a few seconds, and briefly."""
+    url: str = settings.REDIS_URL
+    now = time.monotonic()
+    at, answered = _asked.get(url, (-_BELIEVED, False))
+    if now - at >= _BELIEVED:
+        answered = _ping(url)
+        _asked[url] = (time.monotonic(), answered)
+    return answered
+
+
+def _ping(url: str) -> bool:
+    try:
+        with Redis.from_url(
+            url,
+            socket_connect_timeout=_ANSWER_TIMEOUT,
+            socket_timeout=_ANSWER_TIMEOUT,
+            retry=Retry(NoBackoff(), 0),
+        ) as client:
+            return bool(client.ping())
+    except RedisError:
+        return False
 
 
 def enqueue_lane_turn() -> None:

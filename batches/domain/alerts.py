@@ -17,6 +17,11 @@ class AlertKind:
     text: str
 
 
+#: without an advance for so long, though nothing explains it, a shard is stuck
+STUCK_SECONDS = 300.0
+#: for so long work may wait for a lane; between two turns there is none for a moment
+NO_LANE_SECONDS = 30.0
+
 JOB_PAUSED = "job."
 SHARDS_TRIPPED = "job.shards_tripped"
 STUCK = "job.stuck"
@@ -24,6 +29,7 @@ IN_DOUBT = "job.in_doubt"
 INTAKE = "job.intake_gave_up"
 CREDENTIAL = "account.credential"
 NO_LANE = "lanes.none"
+REDIS = "redis.away"
 GATEWAY = "gateway.unreachable"
 
 #: pauses that wait for somebody who may not know of them; a person's own needs no alert
@@ -104,6 +110,13 @@ ALERTS: Mapping[str, AlertKind] = {
         N_(
             "没有执行进程在运行，%(jobs)s 个作业在等。"
             "启动执行进程（lanes 队列的 worker），作业会自己继续。"
+        ),
+    ),
+    REDIS: AlertKind(
+        N_("Redis 没有应答"),
+        N_(
+            "Redis 没有应答，执行进程因此停了，%(jobs)s 个作业在等，没有条目因此丢失。"
+            "检查 Redis 是否在运行；恢复后作业会自己继续。"
         ),
     ),
     GATEWAY: AlertKind(

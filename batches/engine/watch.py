@@ -1,16 +1,12 @@
-"""Looks for what needs a person, by PostgreSQL alone."""
+"""Looks for what needs a person, by PostgreSQL; of Redis only whether it answers."""
 
 from __future__ import annotations
 
 from django.conf import settings
 
-from batches.domain.alerts import ALERTS, PAUSES
+from batches.domain.alerts import ALERTS, NO_LANE_SECONDS, PAUSES, STUCK_SECONDS
+from batches.queue import redis_answers
 from batches.store.alerts import Changes, watch_alerts
-
-#: seconds without an advance, though nothing explains it
-STUCK_SECONDS = 300.0
-#: seconds for which work may wait for a lane; between two turns there is none for a moment
-NO_LANE_SECONDS = 30.0
 
 
 def watch() -> Changes | None:
@@ -21,4 +17,5 @@ def watch() -> Changes | None:
         sla=float(settings.RECONCILE_SLA_SECONDS),
         stuck=STUCK_SECONDS,
         no_lane=NO_LANE_SECONDS,
+        redis_away=not redis_answers(),
     )

@@ -17,7 +17,7 @@ from batches.models import Event, Job, Shard
 
 from .events import EventLine, event_lines
 from .failures import CategoryCount, failures_by_category
-from .overview import STUCK_SECONDS
+from .ground import stuck_measure
 from .progress import (
     NO_PACE,
     PART_LABELS,
@@ -81,7 +81,6 @@ class ShardRow:
 class ShardPage:
     rows: Sequence[ShardRow]
     found: int
-    stuck: int
     page: int
     pages: int
 
@@ -101,7 +100,6 @@ def shard_page(
     return ShardPage(
         rows=[_shard_row(row) for row in found],
         found=total,
-        stuck=found[0]["stuck_found"] if found else 0,
         page=page,
         pages=max(1, -(-total // size)),
     )
@@ -118,9 +116,8 @@ def _shard_rows(
     return rows(
         "job_shards",
         job=job.pk,
-        running=job.status == J.RUNNING,
-        started=job.started_at or job.created_at,
-        stuck=STUCK_SECONDS,
+        jobs=[job.pk],
+        **stuck_measure(),
         having=having,
         ordinal=ordinal,
         limit=limit,

@@ -13,12 +13,11 @@ from django.utils import timezone
 from batches.domain.states import JobStatus
 from batches.models import Alert, Job, Shard
 
+from .ground import stuck_measure
 from .jobs import JobRow, budget_alerts, job_rows
 from .progress import minutes_of, rows
-from .why import Why, why_not_moving
+from .why import Why, why_each
 
-#: an account that advanced nothing for so long, though it could, is stuck
-STUCK_SECONDS = 300
 MAX_LINES = 12
 MAX_CARDS = 12
 #: a refused file needs a person, but not for ever
@@ -44,8 +43,8 @@ def nav_counts() -> NavCounts:
 
 def stuck_shards() -> dict[int, int]:
     """Running job → number of its shards that are stuck."""
-    found = rows("stuck_shards", stuck=STUCK_SECONDS)
-    return {row["job_id"]: row["stuck"] for row in found}
+    found = rows("why_standing", jobs=None, shard=None, **stuck_measure())
+    return {row["job_id"]: row["stuck"] for row in found if row["stuck"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +106,14 @@ def overview() -> Overview:
     # stuck ones too that are too old for a card
     looked_at = {job.pk: job for job in running}
     looked_at |= Job.objects.in_bulk(sorted(set(stuck) - set(looked_at))[-MAX_LINES:])
-    moving = [
-        Attention(job, why_not_moving(job), stuck.get(job.pk, 0)) for job in looked_at.values()
-    ]
+    whys = why_each(looked_at.values())
+    moving = [Attention(job, whys[job.pk], stuck.get(job.pk, 0)) for job in looked_at.values()]
     lines = [line for line in moving if line.stuck or line.why.level in ("warn", "error")]
     lines.sort(key=lambda line: -line.stuck)
     total = waiting.count() + len(lines)
-    lines += [
-        Attention(job, why_not_moving(job))
-        for job in waiting.order_by(_STOPPED_FIRST, "-id")[: max(0, MAX_LINES - len(lines))]
-    ]
+    standing = list(waiting.order_by(_STOPPED_FIRST, "-id")[: max(0, MAX_LINES - len(lines))])
+    whys = why_each(standing)
+    lines += [Attention(job, whys[job.pk]) for job in standing]
     minutes = minutes_of([job.pk for job in running])
     return Overview(
         running=counts.running,

@@ -59,5 +59,7 @@ def _shown(value: object) -> str:
 
 
 RECONCILE = "admin:reconcile"
+#: of the job, the stuck ones alone
+STUCK_SHARDS = "admin:job_shards"
 ACCOUNTS = "admin:accounts"
 GATEWAYS = "admin:batches_gateway_changelist"

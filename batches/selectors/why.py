@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from batches.domain.problems import Term
 from batches.domain.states import (
@@ -15,12 +15,25 @@ from batches.domain.states import (
 from batches.domain.text import N_
 from batches.models import Event, Job, Shard
 
-from .counts import job_counts
-from .reasons import ACCOUNTS, RECONCILE, Why
+from .ground import Ground
+from .progress import Progress
+from .reasons import RECONCILE, Why
 from .why_running import why_running
 from .why_tripped import why_breaker, why_permission, why_shard
 
-__all__ = ["Why", "why_not_moving"]
+__all__ = ["Why", "why_each", "why_not_moving"]
+
+
+def why_each(
+    jobs: Iterable[Job], *, progress: Mapping[int, Progress] | None = None
+) -> dict[int, Why]:
+    """The answer for each of many jobs, by queries whose number hardly depends on how many.
+
+    `progress` by job spares a query, if the caller has it.
+    """
+    jobs = list(jobs)
+    ground = Ground(jobs, progress=progress)
+    return {job.pk: _why(job, ground) for job in jobs}
 
 
 def why_not_moving(job: Job, shard: Shard | None = None, *, queued: bool | None = None) -> Why:
@@ -30,20 +43,24 @@ def why_not_moving(job: Job, shard: Shard | None = None, *, queued: bool | None 
     """
     if shard is not None and (said := _shard(job, shard)) is not None:
         return said
+    return _why(job, Ground([job], shard=shard), queued=queued)
+
+
+def _why(job: Job, ground: Ground, *, queued: bool | None = None) -> Why:
     match JobStatus(job.status):
         case JobStatus.RUNNING:
-            return why_running(job, shard, queued=queued)
+            return why_running(job, ground, queued=queued)
         case JobStatus.PAUSED:
-            return _paused(job)
+            return _paused(job, ground)
         case JobStatus.PAUSING:
             return Why(
                 "pausing",
                 N_("正在暂停：不再取新条目，等在途的 %(count)s 条出结果。"),
-                {"count": _sums(job)["inflight"]},
+                {"count": _progress(job, ground).inflight},
                 level="info",
             )
         case JobStatus.VERIFYING | JobStatus.TERMINATED as status:
-            return _unproven(job, status)
+            return _unproven(_progress(job, ground), status)
         case status:
             return _PLAIN[status]
 
@@ -71,7 +88,7 @@ _PLAIN: Mapping[JobStatus, Why] = {
 }
 
 
-def _paused(job: Job) -> Why:
+def _paused(job: Job, ground: Ground) -> Why:
     """Who or what stopped it, with the cure for that."""
     match job.pause_reason:
         case PauseReason.BUDGET if job.budget_used < (job.budget_limit or 0):
@@ -104,13 +121,13 @@ def _paused(job: Job) -> Why:
                 level="warn",
             )
         case PauseReason.BREAKER:
-            return why_breaker(job)
+            return why_breaker(job, ground)
         case PauseReason.PERMISSION:
-            return why_permission(job)
+            return why_permission(job, ground)
         case PauseReason.OPERATOR | "":
             return _paused_by(
                 "operator",
-                _last(job, kinds=("job.pausing", "job.paused")),
+                _last(ground.stops.get(job.pk, ()), kinds=("job.pausing", "job.paused")),
                 cure_text=N_("需要时点「继续」，不会重发已提交的条目。"),
             )
         case reason:
@@ -120,16 +137,11 @@ def _paused(job: Job) -> Why:
                 N_("自动暂停：%(label)s。"),
                 {"label": Term(label)},
                 cure_text=_CURES.get(reason, N_("处理好原因后点「继续」。")),
-                cure_url_name=ACCOUNTS if reason in _BY_ACCOUNT else None,
                 level="warn",
             )
 
 
-_BY_ACCOUNT = {PauseReason.CREDENTIAL.value}
 _CURES: Mapping[str, str] = {
-    PauseReason.BREAKER.value: N_("看失败分类，处理好原因后点「继续」；会先各试一条。"),
-    PauseReason.CREDENTIAL.value: N_("重新登录账号后点「继续」。"),
-    PauseReason.PERMISSION.value: N_("请管理员开通接口权限后点「继续」。"),
     PauseReason.MISSED_START.value: N_("确认仍要发送后点「继续」。"),
 }
 
@@ -150,26 +162,25 @@ def _paused_by(code: str, event: Event | None, *, cure_text: str) -> Why:
     return Why(code, text, params, cure_text=cure_text, level="warn")
 
 
-def _last(job: Job, *, kinds: tuple[str, ...], ordinal: int | None = None) -> Event | None:
+def _last(events: Iterable[Event], *, kinds: tuple[str, ...]) -> Event | None:
     """The latest such act; a move that the system made to complete one is not an act."""
-    found = Event.objects.filter(job=job, kind__in=kinds, shard_ordinal=ordinal).order_by("-id")
-    return next((event for event in found[:3] if event.data.get("from") != "pausing"), None)
+    acts = (event for event in events if event.data.get("from") != "pausing")
+    return next((event for event in acts if event.kind in kinds), None)
 
 
-def _sums(job: Job) -> dict[str, int]:
-    counts = job_counts(job.pk)
-    return {
-        "inflight": counts.inflight,
-        "submitted": counts.submitted,
-        "in_doubt": counts.in_doubt,
-        "unproven": counts.submitted - counts.inflight,
-    }
+def _shard_stops(job: Job, shard: Shard) -> Iterable[Event]:
+    found = Event.objects.filter(job=job, kind="shard.paused", shard_ordinal=shard.ordinal)
+    return found.order_by("-id")[:1]
 
 
-def _unproven(job: Job, status: JobStatus) -> Why:
-    sums = _sums(job)
+def _progress(job: Job, ground: Ground) -> Progress:
+    return ground.progress.get(job.pk, Progress())
+
+
+def _unproven(sums: Progress, status: JobStatus) -> Why:
+    unproven = sums.submitted - sums.inflight
     if status is JobStatus.TERMINATED:
-        if not sums["in_doubt"]:
+        if not sums.in_doubt:
             return Why(
                 "terminated",
                 N_("已强制终止，没有存疑条目。"),
@@ -179,16 +190,16 @@ def _unproven(job: Job, status: JobStatus) -> Why:
         return Why(
             "terminated_in_doubt",
             N_("已强制终止，%(count)s 条存疑（不知道是否已送达）。"),
-            {"count": sums["in_doubt"]},
+            {"count": sums.in_doubt},
             cure_text=N_("先到对账队列核实，才能继续。"),
             cure_url_name=RECONCILE,
             level="warn",
         )
-    if sums["in_doubt"]:
+    if sums.in_doubt:
         return Why(
             "verifying_in_doubt",
             N_("全部发出；%(unproven)s 条等待确认，其中 %(count)s 条存疑，不会自己结束。"),
-            {"unproven": sums["unproven"], "count": sums["in_doubt"]},
+            {"unproven": unproven, "count": sums.in_doubt},
             cure_text=N_("到对账队列核实存疑条目。"),
             cure_url_name=RECONCILE,
             level="warn",
@@ -196,7 +207,7 @@ def _unproven(job: Job, status: JobStatus) -> Why:
     return Why(
         "verifying",
         N_("全部发出，%(unproven)s 条等待确认。"),
-        {"unproven": sums["unproven"]},
+        {"unproven": unproven},
         cure_text=N_("长时间没有确认的，可到对账队列核实。"),
         cure_url_name=RECONCILE,
         level="info",
@@ -210,7 +221,7 @@ def _shard(job: Job, shard: Shard) -> Why | None:
         if shard.reason in ("", PauseReason.OPERATOR):
             return _paused_by(
                 "shard_paused",
-                _last(job, kinds=("shard.paused",), ordinal=shard.ordinal),
+                _last(_shard_stops(job, shard), kinds=("shard.paused",)),
                 cure_text=N_("需要时点「继续分片」。"),
             )
         return why_shard(shard) or Why(

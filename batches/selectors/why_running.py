@@ -7,30 +7,28 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 
+from batches.domain.alerts import STUCK_SECONDS
 from batches.domain.hours import first_allowed
 from batches.domain.problems import Names
 from batches.domain.text import N_
-from batches.models import Event, Job, Shard
+from batches.models import Job
+from batches.queue import redis_answers
 
-from .progress import rows
-from .reasons import ACCOUNTS, GATEWAYS, Why
+from .ground import LANE_GAP, Ground
+from .reasons import ACCOUNTS, GATEWAYS, STUCK_SHARDS, Why
 
-#: between two turns of a lane there is none for a moment
-LANE_GAP = timedelta(seconds=15)
-#: nothing settled for so long, though something could be sent
-STUCK_AFTER = timedelta(minutes=5)
 #: a throttle below this share is worth a word
 SLOW_BELOW = 0.95
+_GAP = timedelta(seconds=LANE_GAP)
+_STUCK_AFTER = timedelta(seconds=STUCK_SECONDS)
 
 
-def why_running(job: Job, shard: Shard | None, *, queued: bool | None) -> Why:
+def why_running(job: Job, ground: Ground, *, queued: bool | None) -> Why:
     """The strongest cause that holds for everything left to send."""
     now = timezone.now()
-    shard_id = shard.pk if shard else None
-    causes = {row["cause"]: row for row in rows("why_shards", job=job.pk, shard=shard_id)}
+    causes = ground.causes.get(job.pk)
     if not causes:
         return Why("in_flight", N_("全部已发出，等在途条目出结果。"))
     # 0. not yet, or not at this hour: nobody needs to execute anything
@@ -41,7 +39,7 @@ def why_running(job: Job, shard: Shard | None, *, queued: bool | None) -> Why:
         cause, row = next(iter(causes.items()))
         return _with(_STOPPED[cause], row)
     # 2. nobody executes at all
-    if no_lane := _no_lane(job, now, queued):
+    if no_lane := _no_lane(job, ground, now, queued):
         return no_lane
     # 3. limits of the job as a whole
     if job.budget_limit is not None and job.budget_used >= job.budget_limit:
@@ -51,17 +49,12 @@ def why_running(job: Job, shard: Shard | None, *, queued: bool | None) -> Why:
     if "free" not in moving:
         cause, row = next(iter(moving.items()))
         return _with(_HELD.get(cause, _HELD["hold_rate"]), row)
-    return _free(job, shard_id, moving["free"], causes, now)
+    return _free(job, ground, causes, now)
 
 
-def _free(
-    job: Job,
-    shard_id: int | None,
-    free: dict[str, Any],
-    causes: Mapping[str, dict[str, Any]],
-    now: datetime,
-) -> Why:
+def _free(job: Job, ground: Ground, causes: Mapping[str, dict[str, Any]], now: datetime) -> Why:
     """Something could be sent now: it moves, is stuck, or waits for a second try."""
+    free = causes["free"]
     if job.rate_at is not None and job.rate_at > now + timedelta(seconds=5):
         return Why(
             "job_rate",
@@ -69,27 +62,22 @@ def _free(
             {"limit": job.rate_limit_per_min, "until": job.rate_at},
             level="info",
         )
-    if shared := _shared_limit(job, shard_id, now):
-        return shared
     advanced = max(filter(None, (free["last_advanced_at"], job.started_at)), default=None)
-    if advanced is not None and now - advanced > LANE_GAP:
-        if uncompiled := _uncompiled(job, advanced):
-            return uncompiled
-        due_at = rows("why_backoff", job=job.pk, shard=shard_id)[0]["due_at"]
+    waits = advanced is not None and now - advanced > _GAP
+    if waits and (uncompiled := _uncompiled(job, ground, advanced)):
+        return uncompiled
+    if stuck := _stuck(job, ground, free["shards"]):
+        return stuck
+    if shared := _shared_limit(job, ground, now):
+        return shared
+    if waits:
+        due_at = ground.backoff.get(job.pk)
         if isinstance(due_at, datetime) and due_at > now:
             return Why(
                 "backoff",
                 N_("剩余条目都在退避等待重试，下一条约在 %(until)s。"),
                 {"until": due_at},
                 level="info",
-            )
-        if now - advanced > STUCK_AFTER:
-            return Why(
-                "stuck",
-                N_("卡住：从 %(since)s 起没有推进，%(count)s 条可以发送却没有发出。"),
-                {"since": advanced, "count": free["waiting"]},
-                cure_text=N_("检查执行进程的日志；重启执行进程不会重发已提交的条目。"),
-                level="error",
             )
     slow = min(row["throttle"] for row in causes.values())
     if slow < SLOW_BELOW:
@@ -99,25 +87,50 @@ def _free(
             {"percent": round(slow * 100)},
             level="info",
         )
-    stopped = [row for cause, row in causes.items() if cause in _STOPPED]
+    stopped = {cause: row for cause, row in causes.items() if cause in _STOPPED}
     if stopped:
         return Why(
             "partly_stopped",
             N_("正在推进；另有 %(shards)s 个分片的 %(count)s 条停着。"),
             {
-                "shards": sum(row["shards"] for row in stopped),
-                "count": sum(row["waiting"] for row in stopped),
+                "shards": sum(row["shards"] for row in stopped.values()),
+                "count": sum(row["waiting"] for row in stopped.values()),
             },
-            cure_text=N_("在分片表里看原因。"),
+            cure_text=N_("在分片表里看原因，处理好后点「继续停下的分片」。")
+            if BY_SYSTEM & set(stopped)
+            else N_("在分片表里看原因。"),
             level="warn",
         )
     return Why("moving", N_("正在推进。"))
 
 
-def _uncompiled(job: Job, advanced: datetime) -> Why | None:
+def _stuck(job: Job, ground: Ground, free: int) -> Why | None:
+    """By the one measure of it; of `free` shards that could send some are stuck, or all."""
+    row = ground.standing.get(job.pk)
+    if row is None or not row["stuck"]:
+        return None
+    if row["stuck"] < free:
+        return Why(
+            "partly_stuck",
+            N_("%(shards)s 个分片超过 %(minutes)s 分钟没有推进，其他分片照常。"),
+            {"shards": row["stuck"], "minutes": round(STUCK_SECONDS / 60)},
+            cure_text=N_("查看卡住的分片和原因"),
+            cure_url_name=STUCK_SHARDS,
+            level="warn",
+        )
+    return Why(
+        "stuck",
+        N_("卡住：从 %(since)s 起没有推进，%(count)s 条可以发送却没有发出。"),
+        {"since": row["stuck_since"], "count": row["waiting"]},
+        cure_text=N_("检查执行进程的日志；重启执行进程不会重发已提交的条目。"),
+        level="error",
+    )
+
+
+def _uncompiled(job: Job, ground: Ground, advanced: datetime | None) -> Why | None:
     """A lane looked at the job since it last moved, and could not make sense of it."""
-    event = Event.objects.filter(job=job, kind="job.cannot_compile", at__gt=advanced).last()
-    if event is None:
+    event = ground.uncompiled.get(job.pk)
+    if event is None or (advanced is not None and event.at <= advanced):
         return None
     return Why(
         "cannot_compile",
@@ -128,11 +141,11 @@ def _uncompiled(job: Job, advanced: datetime) -> Why | None:
     )
 
 
-def _shared_limit(job: Job, shard_id: int | None, now: datetime) -> Why | None:
+def _shared_limit(job: Job, ground: Ground, now: datetime) -> Why | None:
     """A limit of the gateway that many accounts share sets the pace, and things do move there."""
-    for row in rows("why_gateways", job=job.pk, shard=shard_id, tz=settings.TIME_ZONE):
+    for row in ground.gateways.get(job.pk, ()):
         advanced = max(filter(None, (row["last_advanced_at"], job.started_at)), default=now)
-        if now - advanced > STUCK_AFTER:
+        if now - advanced > _STUCK_AFTER:
             continue
         if row["max_concurrent"] is not None and row["in_flight"] >= row["max_concurrent"]:
             return Why(
@@ -170,13 +183,20 @@ def _closed(job: Job, now: datetime) -> Why | None:
     return None if opens <= now else replace(_HELD["hold_window"], params={"until": opens})
 
 
-def _no_lane(job: Job, now: datetime, queued: bool | None) -> Why | None:
-    lanes = rows("why_lanes")[0]
-    if lanes["live"]:
+def _no_lane(job: Job, ground: Ground, now: datetime, queued: bool | None) -> Why | None:
+    row = ground.standing.get(job.pk)
+    if row is None or row["lane_alive"] or not row["open"]:
         return None
-    quiet_since = max(filter(None, (lanes["last_alive_at"], job.started_at)), default=None)
-    if quiet_since is not None and now - quiet_since < LANE_GAP:
+    quiet_since = max(filter(None, (row["last_alive_at"], row["since"])), default=None)
+    if quiet_since is not None and now - quiet_since < _GAP:
         return None
+    if not redis_answers():
+        return Why(
+            "redis_away",
+            N_("Redis 没有应答，执行进程因此停了，作业在等；没有条目因此丢失。"),
+            cure_text=N_("检查 Redis 是否在运行；恢复后作业会自己继续。"),
+            level="error",
+        )
     return Why(
         "no_worker",
         N_("没有执行进程在运行，已排队等待。") if queued else N_("没有执行进程在运行。"),
@@ -214,13 +234,7 @@ _STOPPED: Mapping[str, Why] = {
     "paused_breaker": Why(
         "shards_breaker",
         N_("%(shards)s 个分片熔断（账号 %(accounts)s），%(count)s 条没有发。"),
-        cure_text=N_("看失败分类，处理好原因后点「继续分片」；会先各试一条。"),
-        level="warn",
-    ),
-    "paused_permission": Why(
-        "permission",
-        N_("账号 %(accounts)s 没有接口权限，%(shards)s 个分片已暂停，%(count)s 条没有发。"),
-        cure_text=N_("请管理员开通接口权限，再点「继续分片」。"),
+        cure_text=N_("看失败分类，处理好原因后点「继续停下的分片」；会先各试一条。"),
         level="warn",
     ),
     "gateway_off": Why(
@@ -245,6 +259,8 @@ _STOPPED: Mapping[str, Why] = {
         level="warn",
     ),
 }
+#: of these, what the system stopped and 继续 of the whole job takes up again
+BY_SYSTEM = frozenset({"paused_credential", "paused_breaker"})
 #: ends by itself
 _HELD: Mapping[str, Why] = {
     "redis": Why(

@@ -10,6 +10,7 @@ from batches.domain.states import PauseReason, ShardStatus
 from batches.domain.text import N_
 from batches.models import Event, Job, Shard
 
+from .ground import Ground
 from .reasons import ACCOUNTS, Why
 
 _ACCOUNTS_SHOWN = 3
@@ -17,9 +18,9 @@ _TRY_ONE = N_("看失败分类，处理好原因后点「继续」；会先各�
 _GRANT = N_("请管理员开通接口权限后点「继续」。")
 
 
-def why_breaker(job: Job) -> Why:
+def why_breaker(job: Job, ground: Ground) -> Why:
     """By the share of bad outcomes, or by the shards that stopped one after the other."""
-    event = _last_trip(job, PauseReason.BREAKER)
+    event = _last_trip(job, ground, PauseReason.BREAKER)
     if event is not None and event.data.get("sample"):
         data: dict[str, Any] = event.data
         category = category_info(data["category"]).label if data.get("category") else "—"
@@ -52,9 +53,9 @@ def why_breaker(job: Job) -> Why:
     )
 
 
-def why_permission(job: Job) -> Why:
+def why_permission(job: Job, ground: Ground) -> Why:
     """Which account was told so, and with which code."""
-    event = _last_trip(job, PauseReason.PERMISSION)
+    event = _last_trip(job, ground, PauseReason.PERMISSION)
     if event is None or event.account is None:
         return Why(
             "permission",
@@ -97,14 +98,9 @@ def why_shard(shard: Shard) -> Why | None:
             return None
 
 
-def _last_trip(job: Job, reason: PauseReason) -> Event | None:
+def _last_trip(job: Job, ground: Ground, reason: PauseReason) -> Event | None:
     """The stop that the job stands for now; a later stop of another kind hides it."""
-    kinds = ("job.tripped", "job.pausing", "job.paused", "job.resumed")
-    found = (
-        Event.objects.filter(job=job, kind__in=kinds, shard_ordinal=None)
-        .select_related("account")
-        .order_by("-id")[:5]
-    )
+    found = ground.stops.get(job.pk, ())
     # the system completes a pause with an event of its own
     event = next((event for event in found if event.data.get("from") != "pausing"), None)
     if event is None or event.kind != "job.tripped" or event.data.get("reason") != reason:

@@ -24,11 +24,18 @@ class Changes:
 
 
 def watch_alerts(
-    *, texts: Mapping[str, str], pauses: Sequence[str], sla: float, stuck: float, no_lane: float
+    *,
+    texts: Mapping[str, str],
+    pauses: Sequence[str],
+    sla: float,
+    stuck: float,
+    no_lane: float,
+    redis_away: bool,
 ) -> Changes | None:
     """Make the open alerts those whose cause holds now; None if somebody else is at it.
 
-    `texts` by kind; alerts of other kinds are left alone. Times in seconds.
+    `texts` by kind; alerts of other kinds are left alone. Times in seconds. `redis_away` tells
+    what it is if no lane lives: without Redis none can.
     """
     with transaction.atomic():
         # 1. alone, 2. one statement, whose snapshot begins after that
@@ -42,6 +49,8 @@ def watch_alerts(
             sla=sla,
             stuck=stuck,
             no_lane=no_lane,
+            redis_away=redis_away,
+            jobs=None,
             tz=settings.TIME_ZONE,
         )[0]
     return Changes(opened=row["opened"], closed=row["closed"])

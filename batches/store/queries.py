@@ -1,4 +1,8 @@
-"""Named SQL: every block `-- name: xyz` of `sql/*.sql`, found by its name."""
+"""Named SQL: every block `-- name: xyz` of `sql/*.sql`, found by its name.
+
+A block `-- part: xyz` is no statement of its own: it stands wherever a statement has the line
+`-- use: xyz`, so that what several of them go by is written once.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,25 @@ from functools import cache
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "sql"
-_NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
+_BLOCK = re.compile(r"^-- (name|part): (\w+)[ \t]*$", re.MULTILINE)
+_USE = re.compile(r"^-- use: (\w+)[ \t]*$", re.MULTILINE)
 
 
 @cache
 def all_queries() -> dict[str, str]:
-    """Name → statement, comments included.
+    """Name → statement, comments included and parts put in.
 
-    Raises `ValueError` if a name occurs twice.
+    Raises `ValueError` if a name occurs twice, `KeyError` for a part that there is not.
     """
-    queries: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
     for path in sorted(_FOLDER.glob("*.sql")):
-        parts = _NAME.split(path.read_text(encoding="utf-8"))
-        for name, text in zip(parts[1::2], parts[2::2], strict=True):
-            if name in queries:
-                raise ValueError(f"query name used twice: {name} in {path.name}")
-            queries[name] = text.strip()
-    return queries
+        blocks = _BLOCK.split(path.read_text(encoding="utf-8"))
+        for kind, name, text in zip(blocks[1::3], blocks[2::3], blocks[3::3], strict=True):
+            if name in found[kind]:
+                raise ValueError(f"query {kind} used twice: {name} in {path.name}")
+            found[kind][name] = text.strip()
+    parts = found["part"]
+    return {name: _USE.sub(lambda use: parts[use[1]], text) for name, text in found["name"].items()}
 
 
 def sql(name: str) -> str:

@@ -8,7 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from batches.models import Job
-from batches.selectors.reasons import ACCOUNTS, RECONCILE, Why
+from batches.selectors.reasons import ACCOUNTS, RECONCILE, STUCK_SHARDS, Why
 
 from . import console_labels, console_numbers, console_times  # noqa: F401 - they register
 from .library import register
@@ -39,5 +39,7 @@ def cure_url(why: Why, job: Job) -> str:
     """The page on which the cure is done."""
     if not why.cure_url_name:
         return reverse("admin:job", args=[job.pk])
+    if why.cure_url_name == STUCK_SHARDS:
+        return part_url(job, "stuck")
     url = reverse(why.cure_url_name)
     return f"{url}?job={job.pk}" if why.cure_url_name in (RECONCILE, ACCOUNTS) else url

@@ -48,26 +48,41 @@ from batches_jobminute m
 where m.job_id = %(job)s and m.sent > 0 and (%(since)s::timestamptz is null or m.minute >= %(since)s)
 order by m.minute
 
--- name: why_lanes
--- Whether anything executes at all, and until when the last one did.
-select count(*) filter (where l.ended_at is null and l.lease_expires_at > clock_timestamp()) as live,
-  max(coalesce(l.ended_at, least(l.lease_expires_at, clock_timestamp()))) as last_alive_at
-from batches_lane l
-where l.id > (select coalesce(max(id), 0) - 200 from batches_lane)
+-- name: why_standing
+-- Of running jobs: whether each may send and since when nothing but itself is in its way, how many
+-- of its shards are stuck, and whether anything executes at all.
+with
+-- use: stuck
+, lanes as (
+  select max(coalesce(l.ended_at, least(l.lease_expires_at, clock_timestamp()))) as last_alive_at
+  from batches_lane l
+  where l.id > (select coalesce(max(id), 0) - 200 from batches_lane)
+)
+select job.id as job_id, job.since, job.open, exists (select from live) as lane_alive,
+  (select last_alive_at from lanes) as last_alive_at, coalesce(k.shards, 0) as stuck,
+  coalesce(k.waiting, 0) as waiting, greatest(k.advanced, job.since) as stuck_since
+from job
+left join (
+  select job_id, count(*) as shards, sum(pending)::bigint as waiting,
+    max(last_advanced_at) as advanced
+  from stuck
+  where %(shard)s::bigint is null or id = %(shard)s
+  group by job_id
+) k on k.job_id = job.id
 
 -- name: why_shards
--- What the shards that still have something to send wait for, summed by cause.
+-- What the shards that still have something to send wait for, summed by job and cause.
 with f as materialized (
   select c.shard_id, sum(cardinality(c.item_ids))::bigint as n
   from batches_call c
-  where c.job_id = %(job)s and c.answered_at is null and c.lost_at is null
+  where c.job_id = any(%(jobs)s) and c.answered_at is null and c.lost_at is null
   group by c.shard_id
 ),
 s as (
-  select s.ordinal, s.reason, s.last_advanced_at, s.pending - coalesce(f.n, 0) as waiting,
+  select s.job_id, s.ordinal, s.last_advanced_at, s.pending - coalesce(f.n, 0) as waiting,
     coalesce(nullif(a.name, ''), a.guid) as account, a.throttle,
     case
-      when s.status = 'paused' and s.reason in ('credential', 'breaker', 'permission')
+      when s.status = 'paused' and s.reason in ('credential', 'breaker')
       then 'paused_' || s.reason
       when s.status = 'paused' then 'paused'
       when not g.is_active then 'gateway_off'
@@ -90,24 +105,26 @@ s as (
   join batches_account a on a.id = s.account_id
   join batches_gateway g on g.id = a.gateway_id
   left join f on f.shard_id = s.id
-  where s.job_id = %(job)s and (%(shard)s::bigint is null or s.id = %(shard)s)
+  where s.job_id = any(%(jobs)s) and (%(shard)s::bigint is null or s.id = %(shard)s)
     and s.status in ('pending', 'running', 'paused')
 )
-select cause, count(*) as shards, sum(waiting)::bigint as waiting, min(until) as until,
+select job_id, cause, count(*) as shards, sum(waiting)::bigint as waiting, min(until) as until,
   min(throttle)::float8 as throttle, max(last_advanced_at) as last_advanced_at,
-  (array_agg(account order by ordinal))[1:3] as accounts,
-  (array_agg(reason order by ordinal))[1] as reason
+  (array_agg(account order by ordinal))[1:3] as accounts
 from s
 where waiting > 0
-group by cause
-order by sum(waiting) desc, cause
+group by job_id, cause
+order by job_id, sum(waiting) desc, cause
 
 -- name: why_backoff
--- Whether all that is left waits for a second try; looks at the head of a few shards only.
-select case when bool_and(i.due_at is not null) then min(i.due_at) end as due_at
-from (
+-- Whether all that is left of a job waits for a second try; looks at the head of a few of its
+-- shards only.
+select j.id as job_id,
+  case when bool_and(i.due_at is not null) then min(i.due_at) end as due_at
+from unnest(%(jobs)s::bigint[]) as j(id)
+cross join lateral (
   select id from batches_shard
-  where job_id = %(job)s and (%(shard)s::bigint is null or id = %(shard)s)
+  where job_id = j.id and (%(shard)s::bigint is null or id = %(shard)s)
     and status in ('pending', 'running') and pending > 0
   order by ordinal limit 50
 ) s
@@ -115,14 +132,15 @@ cross join lateral (
   select due_at from batches_item
   where shard_id = s.id and state = 'pending' order by seq limit 100
 ) i
+group by j.id
 
 -- name: why_gateways
--- Gateways of a running job's shards whose shared limits, and not the accounts' own, set the pace:
+-- Gateways of running jobs' shards whose shared limits, and not the accounts' own, set the pace:
 -- all places taken, or accounts at work that together may send more than the gateway lets through.
 with mine as materialized (
-  select distinct a.gateway_id
+  select distinct s.job_id, a.gateway_id
   from batches_shard s join batches_account a on a.id = s.account_id
-  where s.job_id = %(job)s and (%(shard)s::bigint is null or s.id = %(shard)s)
+  where s.job_id = any(%(jobs)s) and (%(shard)s::bigint is null or s.id = %(shard)s)
     and s.status in ('pending', 'running') and s.pending > 0
 ),
 at_work as materialized (
@@ -135,20 +153,34 @@ at_work as materialized (
     and a.is_active and a.gateway_id in (select gateway_id from mine)
     and batches_may_send(j.start_at, j.window_from, j.window_to, clock_timestamp(), %(tz)s)
   group by a.id
+),
+full_up as (
+  select g.id, coalesce(nullif(g.name, ''),
+      substring(g.base_url from '^[a-z]+://(?:[^/?#]*@)?([^/?#]*)')) as gateway,
+    g.rate_limit_per_min, g.max_concurrent, sum(w.rate)::float8 as wanted,
+    coalesce(max(f.calls), 0) as in_flight, max(w.last_advanced_at) as last_advanced_at
+  from batches_gateway g
+  join at_work w on w.gateway_id = g.id
+  left join (
+    select a.gateway_id, count(*) as calls
+    from batches_call c join batches_account a on a.id = c.account_id
+    where c.answered_at is null and c.lost_at is null
+    group by a.gateway_id
+  ) f on f.gateway_id = g.id
+  where g.rate_limit_per_min is not null or g.max_concurrent is not null
+  group by g.id
+  having sum(w.rate) > g.rate_limit_per_min or max(f.calls) >= g.max_concurrent
 )
-select coalesce(nullif(g.name, ''), substring(g.base_url from '^[a-z]+://(?:[^/?#]*@)?([^/?#]*)'))
-    as gateway, g.rate_limit_per_min,
-  g.max_concurrent, sum(w.rate)::float8 as wanted, coalesce(max(f.calls), 0) as in_flight,
-  max(w.last_advanced_at) as last_advanced_at
-from batches_gateway g
-join at_work w on w.gateway_id = g.id
-left join (
-  select a.gateway_id, count(*) as calls
-  from batches_call c join batches_account a on a.id = c.account_id
-  where c.answered_at is null and c.lost_at is null
-  group by a.gateway_id
-) f on f.gateway_id = g.id
-where g.rate_limit_per_min is not null or g.max_concurrent is not null
-group by g.id
-having sum(w.rate) > g.rate_limit_per_min or max(f.calls) >= g.max_concurrent
-order by max(f.calls) >= g.max_concurrent desc nulls last, g.id
+select mine.job_id, full_up.*
+from mine join full_up on full_up.id = mine.gateway_id
+order by mine.job_id, full_up.in_flight >= full_up.max_concurrent desc nulls last, full_up.id
+
+-- name: why_stops
+-- The latest events of some jobs as wholes that say for what each stands.
+select e.id
+from unnest(%(jobs)s::bigint[]) as j(id)
+cross join lateral (
+  select id from batches_event
+  where job_id = j.id and shard_ordinal is null and kind = any(%(kinds)s)
+  order by id desc limit 5
+) e

@@ -29,32 +29,23 @@ where m.job_id = any(%(jobs)s)
 group by m.job_id
 
 -- name: job_shards
--- A page of a job's shards, those that need a look first. A shard is stuck when nothing of its
--- account advanced in this job for a while, though it could run and nothing holds the account:
--- slices of one account take turns, so a slice alone may rightly wait for hours.
-with f as (
+-- A page of a job's shards, those that need a look first.
+with
+-- use: stuck
+, f as (
   select c.shard_id, sum(cardinality(c.item_ids))::bigint as n
   from batches_call c
   where c.answered_at is null and c.lost_at is null and c.job_id = %(job)s
   group by c.shard_id
 ),
-s as (
+judged as (
   select s.*, a.guid, a.name as account_name, a.is_active, a.health, a.hold_until, a.hold_reason,
-    a.throttle, a.lane_id, coalesce(f.n, 0) as inflight,
-    max(s.last_advanced_at) over (partition by s.account_id) as account_advanced_at
+    a.throttle, coalesce(f.n, 0) as inflight, s.id in (select id from stuck) as stuck
   from batches_shard s join batches_account a on a.id = s.account_id
   left join f on f.shard_id = s.id
   where s.job_id = %(job)s
-),
-judged as (
-  select s.*, (
-      %(running)s and s.status in ('pending', 'running') and s.pending - s.inflight > 0
-      and coalesce(s.hold_until, '-infinity') <= clock_timestamp()
-      and greatest(s.account_advanced_at, %(started)s) < clock_timestamp() - %(stuck)s * interval '1 second'
-    ) as stuck
-  from s
 )
-select *, count(*) over () as found, count(*) filter (where stuck) over () as stuck_found
+select *, count(*) over () as found
 from judged
 where (%(ordinal)s::int is null or ordinal = %(ordinal)s) and (%(having)s = '' or (
   case %(having)s
@@ -73,28 +64,6 @@ order by
     else 6 end,
   ordinal
 limit %(limit)s offset %(offset)s
-
--- name: stuck_shards
--- How many shards of each running job are stuck, by the same measure as `job_shards`.
-with f as (
-  select c.shard_id, sum(cardinality(c.item_ids))::bigint as n
-  from batches_call c where c.answered_at is null and c.lost_at is null group by c.shard_id
-),
-s as (
-  select s.job_id, s.status, s.pending - coalesce(f.n, 0) as waiting, a.hold_until, j.started_at,
-    max(s.last_advanced_at) over (partition by s.job_id, s.account_id) as account_advanced_at
-  from batches_job j
-  join batches_shard s on s.job_id = j.id
-  join batches_account a on a.id = s.account_id
-  left join f on f.shard_id = s.id
-  where j.status = 'running'
-)
-select job_id, count(*) as stuck
-from s
-where status in ('pending', 'running') and waiting > 0
-  and coalesce(hold_until, '-infinity') <= clock_timestamp()
-  and greatest(account_advanced_at, started_at) < clock_timestamp() - %(stuck)s * interval '1 second'
-group by job_id
 
 -- name: job_account_loads
 -- Minutes that the job's slowest account needs, alone and if every other running job of that

@@ -271,6 +271,27 @@ def test_watch_no_lane_is_told_when_work_has_waited() -> None:
     assert "lanes.none" not in kinds()
 
 
+def test_watch_no_lane_while_redis_is_away_tells_of_redis(settings: Any) -> None:
+    there = settings.REDIS_URL
+    running()
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    watch()
+    kind, text = only()
+    assert kind == "redis.away"
+    assert "Redis 没有应答" in text
+    assert "1 个作业在等" in text
+    settings.REDIS_URL = there
+    watch()
+    assert kinds() == ["lanes.none"], "it answers again, and nobody has started a worker"
+
+
+def test_watch_redis_away_while_a_lane_lives_is_no_alert(settings: Any, lane: Lane) -> None:
+    running().shards.update(last_advanced_at=timezone.now())
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    watch()
+    assert open_alerts() == []
+
+
 @pytest.mark.parametrize(
     "spare",
     [

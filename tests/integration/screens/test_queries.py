@@ -75,20 +75,26 @@ def test_list_of_more_jobs_makes_as_many_queries(client: Client) -> None:
 _OVER_ITEMS = re.compile(
     r"(count\(|group by).*batches_item|batches_item.*(count\(|group by)", re.DOTALL | re.IGNORECASE
 )
+#: the first few of a shard, by the index that has them in order
+_HEAD = re.compile(
+    r"from batches_item\s+where shard_id = s\.id and state = 'pending' order by seq limit \d+"
+)
+
+
+def _over_items(query: str) -> bool:
+    return bool(_OVER_ITEMS.search(_HEAD.sub("", query)))
 
 
 @pytest.mark.parametrize("page", ["overview", "jobs", "shards", "shard", "reconcile", "accounts"])
 def test_page_never_counts_items(page: str, client: Client) -> None:
     job = _job(3)
     for query in _queries(client, PAGES[page](job)):
-        assert not _OVER_ITEMS.search(query), query
+        assert not _over_items(query), query
 
 
 def test_poll_counts_no_items_but_the_failed_ones_of_its_job(client: Client) -> None:
     job = _job(3)
-    counting = [
-        query for query in _queries(client, PAGES["live"](job)) if _OVER_ITEMS.search(query)
-    ]
+    counting = [query for query in _queries(client, PAGES["live"](job)) if _over_items(query)]
     assert len(counting) == 1
     assert "\"state\" = 'failed'" in counting[0]
 
@@ -100,5 +106,5 @@ def test_poll_of_many_failures_counts_them_once_in_ten_seconds(
     job = _job(3)
     first = _queries(client, PAGES["live"](job))
     second = _queries(client, PAGES["live"](job))
-    assert any(_OVER_ITEMS.search(query) for query in first)
-    assert not any(_OVER_ITEMS.search(query) for query in second)
+    assert any(_over_items(query) for query in first)
+    assert not any(_over_items(query) for query in second)

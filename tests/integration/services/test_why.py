@@ -9,6 +9,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone, translation
 
+from batches import queue
 from batches.domain.states import JobStatus, PauseReason, ShardStatus
 from batches.models import Account, Event, Gateway, Item, Job, Shard
 from batches.selectors import reasons
@@ -144,6 +145,41 @@ def test_why_no_lane_alive_is_an_error() -> None:
     assert "排队" in _why(job, queued=True).sentence
 
 
+def test_why_no_lane_alive_while_redis_is_away_blames_redis(settings: Any) -> None:
+    job = _running()
+    make_lane(alive=False)
+    _long_ago(job)
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    why = _why(job)
+    assert (why.code, why.level) == ("redis_away", "error")
+    assert "worker" not in str(why)
+    assert "检查 Redis" in why.cure
+
+
+def test_why_asks_redis_only_where_no_lane_lives(lane, monkeypatch) -> None:
+    monkeypatch.setattr("batches.selectors.why_running.redis_answers", pytest.fail)
+    assert _why(_running()).code == "moving"
+
+
+def test_why_asks_a_dead_redis_once_in_a_while(settings: Any, monkeypatch) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/7"
+    asked: list[str] = []
+    monkeypatch.setattr(queue, "_ping", lambda url: bool(asked.append(url)))
+    assert [queue.redis_answers() for _ in range(20)] == [False] * 20
+    assert asked == [settings.REDIS_URL]
+
+
+def test_why_just_after_the_hours_began_is_no_alarm_for_want_of_a_lane() -> None:
+    job = _running()
+    _long_ago(job)
+    here = timezone.localtime()
+    Job.objects.filter(pk=job.pk).update(
+        window_from=(here - timedelta(seconds=5)).time(),
+        window_to=(here + timedelta(hours=1)).time(),
+    )
+    assert _why(job).level == "ok"
+
+
 def test_why_a_lane_that_ended_just_now_is_no_alarm() -> None:
     job = _running()
     _long_ago(job)
@@ -222,7 +258,7 @@ def test_why_all_that_is_left_is_in_paused_shards(lane) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "code"),
-    [("credential", "credential"), ("breaker", "shards_breaker"), ("permission", "permission")],
+    [("credential", "credential"), ("breaker", "shards_breaker")],
 )
 def test_why_all_that_is_left_was_stopped_by_itself(lane, reason: str, code: str) -> None:
     job = make_job(shards=[ShardSpec(pending=2, status="paused", reason=reason)])

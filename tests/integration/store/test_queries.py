@@ -82,6 +82,31 @@ def test_query_file_gives_every_block_by_its_name(
     assert all_queries.__wrapped__() == {"one": "-- why\nselect 1", "two": "select 2"}
 
 
+def test_query_that_uses_a_part_has_it_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.sql").write_text(
+        "-- name: one\nwith\n-- use: shared\nselect 1\n", encoding="utf-8"
+    )
+    (tmp_path / "b.sql").write_text(
+        "-- part: shared\nt as (select 2)\n\n-- name: two\nselect 2\n", encoding="utf-8"
+    )
+    monkeypatch.setattr(queries, "_FOLDER", tmp_path)
+    assert all_queries.__wrapped__() == {
+        "one": "with\nt as (select 2)\nselect 1",
+        "two": "select 2",
+    }
+
+
+def test_query_that_uses_a_part_that_there_is_not_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.sql").write_text("-- name: one\n-- use: nonsense\n", encoding="utf-8")
+    monkeypatch.setattr(queries, "_FOLDER", tmp_path)
+    with pytest.raises(KeyError):
+        all_queries.__wrapped__()
+
+
 def test_query_unknown_name_is_an_error() -> None:
     with pytest.raises(KeyError):
         sql("nonsense")

@@ -1,0 +1,96 @@
+"""What jobs stand on, read once for all that are asked about, and each part only if needed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.conf import settings
+
+from batches.domain.alerts import STUCK_SECONDS
+from batches.domain.states import JobStatus
+from batches.models import Event, Job, Shard
+
+from .progress import Progress, progress_of, rows
+
+#: seconds; between two turns of a lane there is none for a moment
+LANE_GAP = 15.0
+#: what stops a job or lets it go on; the latest of them says for what it stands
+STOPS = ("job.tripped", "job.pausing", "job.paused", "job.resumed")
+
+
+def stuck_measure() -> dict[str, Any]:
+    """Parameters of the part `stuck`."""
+    return {"stuck": STUCK_SECONDS, "no_lane": LANE_GAP, "tz": settings.TIME_ZONE}
+
+
+class Ground:
+    """By job, what the sentences of some jobs (or of one job's shard) are made of."""
+
+    def __init__(
+        self,
+        jobs: Iterable[Job],
+        *,
+        shard: Shard | None = None,
+        progress: Mapping[int, Progress] | None = None,
+    ) -> None:
+        jobs = list(jobs)
+        self._all = [job.pk for job in jobs]
+        self._running = [job.pk for job in jobs if job.status == JobStatus.RUNNING]
+        self._paused = [job.pk for job in jobs if job.status == JobStatus.PAUSED]
+        self._shard = shard.pk if shard else None
+        self._given = progress
+
+    @cached_property
+    def progress(self) -> Mapping[int, Progress]:
+        return progress_of(self._all) if self._given is None else self._given
+
+    @cached_property
+    def standing(self) -> Mapping[int, dict[str, Any]]:
+        """Whether it may send, whether anything executes, how many shards are stuck."""
+        found = self._ask("why_standing", **stuck_measure())
+        return {row["job_id"]: row for row in found}
+
+    @cached_property
+    def causes(self) -> Mapping[int, dict[str, dict[str, Any]]]:
+        """Cause → what waits for it; the largest part first."""
+        found: dict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
+        for row in self._ask("why_shards"):
+            found[row["job_id"]][row["cause"]] = row
+        return found
+
+    @cached_property
+    def gateways(self) -> Mapping[int, list[dict[str, Any]]]:
+        """Gateways whose shared limit sets the pace."""
+        found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for row in self._ask("why_gateways", tz=settings.TIME_ZONE):
+            found[row["job_id"]].append(row)
+        return found
+
+    @cached_property
+    def backoff(self) -> Mapping[int, datetime | None]:
+        """When the next second try is due, if nothing but such is left."""
+        return {row["job_id"]: row["due_at"] for row in self._ask("why_backoff")}
+
+    @cached_property
+    def uncompiled(self) -> Mapping[int, Event]:
+        """The last time that a lane could not make sense of the job."""
+        found = Event.objects.filter(job__in=self._running, kind="job.cannot_compile")
+        return {event.job_id: event for event in found.order_by("id") if event.job_id}
+
+    @cached_property
+    def stops(self) -> Mapping[int, list[Event]]:
+        """The latest stops of the paused ones, newest first."""
+        ids = [row["id"] for row in rows("why_stops", jobs=self._paused, kinds=list(STOPS))]
+        found: dict[int, list[Event]] = defaultdict(list)
+        for event in Event.objects.filter(pk__in=ids).select_related("account").order_by("-id"):
+            found[event.job_id or 0].append(event)
+        return found
+
+    def _ask(self, name: str, **params: Any) -> list[dict[str, Any]]:
+        if not self._running:
+            return []
+        return rows(name, jobs=self._running, shard=self._shard, **params)
