@@ -403,6 +403,7 @@ class JobMinute(models.Model):
 
     job = models.ForeignKey(Job, models.CASCADE, db_constraint=False, db_index=False)
     minute = models.DateTimeField()
+    #: sends that were kept; with `returned`, those that a refusal took back, all that left
     sent = models.PositiveIntegerField(default=0)
     confirmed = models.PositiveIntegerField(default=0)
     failed = models.PositiveIntegerField(default=0)

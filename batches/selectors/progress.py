@@ -191,7 +191,10 @@ def minute_rows(job_id: int, *, minutes: int = 60) -> list[Minute]:
 
 
 def minutes_of(job_ids: Iterable[int], *, minutes: int = 30) -> dict[int, list[int]]:
-    """Sends in each of the last minutes, oldest first, by job; the running minute is the last."""
+    """Sends made in each of the last minutes, oldest first, by job; the running one is the last.
+
+    Refused ones too, as in the pace.
+    """
     ids = list(job_ids)
     if not ids:
         return {}
@@ -200,5 +203,5 @@ def minutes_of(job_ids: Iterable[int], *, minutes: int = 30) -> dict[int, list[i
     for row in rows("job_minutes", jobs=ids, minutes=minutes):
         back = round((last - row["minute"]).total_seconds() / 60)
         if 0 <= back < minutes:
-            found[row["job_id"]][minutes - 1 - back] = row["sent"]
+            found[row["job_id"]][minutes - 1 - back] = row["made"]
     return found

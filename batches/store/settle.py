@@ -53,7 +53,7 @@ def _is_plain(decision: Decision) -> bool:
 
 
 _PLAIN_ITEM = dict.fromkeys(
-    ("categories", "codes", "messages", "waits", "counted", "refunds", "bads"), EMPTY
+    ("categories", "codes", "messages", "waits", "counted", "refunds", "bads", "reached"), EMPTY
 )
 _PLAIN_CALL = dict.fromkeys(("categories", "codes", "messages"), EMPTY)
 
@@ -85,6 +85,8 @@ def _item_columns(batch: Sequence[Settled], *, plain: bool) -> dict[str, str]:
         "counted": numbers(d.counted for d in decisions),
         "refunds": numbers(d.refund for d in decisions),
         "bads": numbers(d.bad for d in decisions),
+        # a refusal comes from the gateway; what was never sent has been no send
+        "reached": numbers(d.outcome == "refused" for d in decisions),
     }
 
 

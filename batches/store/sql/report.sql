@@ -43,9 +43,10 @@ group by i.category, i.code
 order by count(*) desc, i.category, i.code
 
 -- name: report_minutes
-select m.minute, m.sent
+-- Sends made, refused ones too.
+select m.minute, m.sent + m.returned as sent
 from batches_jobminute m
-where m.job_id = %(job)s and m.sent > 0 and (%(since)s::timestamptz is null or m.minute >= %(since)s)
+where m.job_id = %(job)s and m.sent + m.returned > 0 and (%(since)s::timestamptz is null or m.minute >= %(since)s)
 order by m.minute
 
 -- name: why_standing

@@ -21,7 +21,7 @@ group by s.job_id
 -- name: job_pace
 -- Sends per minute over the last minutes (the running one included), and what became of them.
 -- Returned sends are those that a definite refusal took back; they were made all the same.
-select m.job_id, sum(m.sent)::bigint as sent, sum(m.confirmed)::bigint as confirmed,
+select m.job_id, sum(m.sent + m.returned)::bigint as sent, sum(m.confirmed)::bigint as confirmed,
   sum(m.failed)::bigint as failed, greatest(min(m.minute), min(j.started_at)) as since
 from batches_jobminute m join batches_job j on j.id = m.job_id
 where m.job_id = any(%(jobs)s)
@@ -87,7 +87,7 @@ from (
 
 -- name: job_minutes
 -- What came of each of the last minutes; a minute without a row sent nothing.
-select m.job_id, m.minute, m.sent, m.confirmed, m.failed, m.in_doubt
+select m.job_id, m.minute, m.sent, m.sent + m.returned as made, m.confirmed, m.failed, m.in_doubt
 from batches_jobminute m
 where m.job_id = any(%(jobs)s)
   and m.minute > date_trunc('minute', clock_timestamp()) - %(minutes)s * interval '1 minute'

@@ -14,15 +14,17 @@ with t as materialized (select clock_timestamp() as at),
 r as materialized (
   select item_id, call_id, fate, category, code, message, msg_id, coalesce(wait, 0) as wait,
     coalesce(counted, true) as counted, coalesce(refund, false) as refund,
-    coalesce(bad, false) as bad
+    coalesce(bad, false) as bad, coalesce(reached, false) as reached
   from unnest(
     %(items)s::bigint[], %(calls)s::bigint[], %(fates)s::text[], %(categories)s::text[],
     %(codes)s::text[], %(messages)s::text[], %(msg_ids)s::text[], %(waits)s::float8[],
-    %(counted)s::bool[], %(refunds)s::bool[], %(bads)s::bool[]
-  ) as r(item_id, call_id, fate, category, code, message, msg_id, wait, counted, refund, bad)
+    %(counted)s::bool[], %(refunds)s::bool[], %(bads)s::bool[], %(reached)s::bool[]
+  ) as r(item_id, call_id, fate, category, code, message, msg_id, wait, counted, refund, bad,
+    reached)
 ),
 cur as materialized (
-  select i.*, r.fate, r.category, r.code, r.message, r.msg_id, r.wait, r.counted, r.refund, r.bad
+  select i.*, r.fate, r.category, r.code, r.message, r.msg_id, r.wait, r.counted, r.refund, r.bad,
+    r.reached
   from r
   cross join lateral (
     select i.id, i.shard_id, i.job_id, i.seq, i.in_doubt_at is not null as was_doubt
@@ -122,7 +124,7 @@ minute as (
   insert into batches_jobminute (job_id, minute, sent, confirmed, failed, in_doubt, returned)
   select job_id, date_trunc('minute', t.at),
     sum((not was_doubt and not refund)::int), sum((state = 'confirmed')::int), sum((state = 'failed')::int),
-    sum((fate = 'doubt')::int), sum((fate = 'retry')::int)
+    sum((fate = 'doubt')::int), sum((refund and reached and not was_doubt)::int)
   from judged, t group by job_id, t.at order by job_id
   on conflict (job_id, minute) do update
   set sent = batches_jobminute.sent + excluded.sent,

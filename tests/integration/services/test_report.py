@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from batches.domain.states import JobStatus, PauseReason
 from batches.models import Event, Item, Job, JobMinute
-from batches.selectors.progress import pace_of
+from batches.selectors.progress import minutes_of, pace_of
 from batches.selectors.report import achieved_per_min, job_counts, job_report
 from tests.factories import ShardSpec, items_of, make_account, make_job
 
@@ -122,6 +122,21 @@ def test_pace_on_screen_of_a_job_just_started_covers_the_time_since() -> None:
     job = make_job(started_at=started)
     JobMinute.objects.create(job=job, minute=started.replace(second=0, microsecond=0), sent=30)
     assert pace_of([job.pk])[job.pk].per_min == pytest.approx(60, rel=0.2)
+
+
+def test_rate_counts_refused_sends_on_screen_in_the_report_and_in_the_curve() -> None:
+    """Two hundred refusals in a minute are two hundred sends, whatever the budget got back."""
+    started = timezone.now() - timedelta(seconds=60)
+    job = make_job(started_at=started)
+    minute = started.replace(second=0, microsecond=0)
+    JobMinute.objects.create(job=job, minute=minute, failed=200, returned=200)
+    assert pace_of([job.pk])[job.pk].per_min == pytest.approx(200, rel=0.1)
+    assert achieved_per_min(job) == pytest.approx(200, rel=0.1)
+    assert sum(minutes_of([job.pk])[job.pk]) == 200
+    Job.objects.filter(pk=job.pk).update(
+        status="completed", finished_at=started + timedelta(seconds=50)
+    )
+    assert achieved_per_min(Job.objects.get(pk=job.pk)) > 190
 
 
 def test_rate_in_the_first_moment_is_no_flood() -> None:

@@ -34,9 +34,10 @@ MATRIX: dict[tuple[str, str], tuple[dict[str, int], int, dict[str, int]]] = {
         {"pending": -1, "confirmed": 1}, 0, {"sent": 1, "confirmed": 1}
     ),
     ("inflight", "accepted"): ({"pending": -1, "submitted": 1}, 0, {"sent": 1}),
-    ("inflight", "failed"): ({"pending": -1, "failed": 1}, -1, {"failed": 1}),
+    ("inflight", "failed"): ({"pending": -1, "failed": 1}, -1, {"failed": 1, "returned": 1}),
     ("inflight", "retry"): ({}, -1, {"returned": 1}),
-    ("inflight", "retry_uncounted"): ({}, -1, {"returned": 1}),
+    # it never left
+    ("inflight", "retry_uncounted"): ({}, -1, {}),
     ("inflight", "doubt"): (
         {"pending": -1, "submitted": 1, "in_doubt": 1}, 0, {"sent": 1, "in_doubt": 1}
     ),
@@ -47,12 +48,9 @@ MATRIX: dict[tuple[str, str], tuple[dict[str, int], int, dict[str, int]]] = {
     ("in_doubt", "failed"): (
         {"submitted": -1, "in_doubt": -1, "failed": 1}, -1, {"failed": 1}
     ),
-    ("in_doubt", "retry"): (
-        {"submitted": -1, "in_doubt": -1, "pending": 1}, -1, {"returned": 1}
-    ),
-    ("in_doubt", "retry_uncounted"): (
-        {"submitted": -1, "in_doubt": -1, "pending": 1}, -1, {"returned": 1}
-    ),
+    # counted as sent when it went in doubt
+    ("in_doubt", "retry"): ({"submitted": -1, "in_doubt": -1, "pending": 1}, -1, {}),
+    ("in_doubt", "retry_uncounted"): ({"submitted": -1, "in_doubt": -1, "pending": 1}, -1, {}),
     ("in_doubt", "doubt"): ({}, 0, {}),
 }  # fmt: skip
 STATUSES = {
@@ -227,3 +225,10 @@ def test_settle_late_refusal_in_a_cancelled_job_abandons_and_returns_the_send():
     item.refresh_from_db()
     assert (item.state, item.settled_at is not None) == ("abandoned", True)
     assert Job.objects.get(pk=job.pk).budget_used == 1
+
+
+def test_settle_a_failure_that_never_left_is_no_send():
+    job, item = waiting_job("inflight")
+    decision = Decision(Fate.FAILED, "not_sent", category="render", refund=True, bad=True)
+    settle_all(answer(item, "failed", decision=decision))
+    assert minute_sums(job) == dict.fromkeys(MINUTE, 0) | {"failed": 1}

@@ -62,7 +62,7 @@ def test_settle_two_at_once_of_the_same_calls_record_each_once(fates):
     run(go())
     assert_sound()
     assert not Item.objects.filter(job_id=job.pk, state="submitted").exists()
-    assert sum(minute_sums(job)[k] for k in ("confirmed", "failed", "returned")) == 32
+    assert sum(minute_sums(job)[k] for k in ("sent", "returned")) == 32
 
 
 def test_settle_after_a_deadlock_is_safe_to_repeat():
