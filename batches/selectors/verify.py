@@ -18,6 +18,9 @@ from .progress import rows
 MOST = 200
 #: seconds after which a dead lane's work should have been taken over
 GRACE = 60
+#: leases after which every lane goes by a limit of a gateway that was changed: it looks each
+#: second, and if it cannot look for two leases it stops
+LAG = 3
 _COUNTERS = ("total", "pending", "submitted", "confirmed", "failed", "abandoned", "in_doubt")
 
 
@@ -63,6 +66,8 @@ def verify(*, job_id: int | None = None, grace: int = GRACE) -> Verification:
     """
     shards = rows("verify_shards", job=job_id)
     jobs = rows("verify_jobs", job=job_id)
+    lag = LAG * settings.LANE_LEASE_SECONDS
+    statuses = [status.value for status in JobStatus]
     findings = [
         *_shard_findings(shards),
         *_job_findings(jobs, _recount(shards)),
@@ -73,6 +78,9 @@ def verify(*, job_id: int | None = None, grace: int = GRACE) -> Verification:
             "verify_owners", _OWNER, job=job_id, most=MOST, grace=grace, tz=settings.TIME_ZONE
         ),
         *_listed("verify_rates", _RATE, job=job_id, most=MOST),
+        *_listed("verify_job_rates", _JOB_RATE, job=job_id, most=MOST),
+        *_listed("verify_gateway_rates", _GATEWAY_RATE, job=job_id, most=MOST, lag=lag),
+        *_listed("verify_stops", _STOP, job=job_id, most=MOST, statuses=statuses),
     ]
     size = rows("verify_size", job=job_id)[0]
     checked = {
@@ -93,6 +101,21 @@ _OWNER = ("dead_owner", N_("账号 %(guid)s 仍归已消失的执行通道 %(lan
 _RATE = (
     "over_rate",
     N_("账号 %(guid)s 在截至 %(at)s 的 60 秒内发出 %(sends)s 条，上限 %(allowed)s 条。"),
+)
+_JOB_RATE = (
+    "over_job_rate",
+    N_("作业 %(job_id)s 在截至 %(at)s 的 60 秒内发出 %(sends)s 条，速率上限 %(allowed)s 条。"),
+)
+_GATEWAY_RATE = (
+    "over_gateway_rate",
+    N_("网关 %(gateway)s 在截至 %(at)s 的 60 秒内发出 %(sends)s 条，上限 %(allowed)s 条。"),
+)
+_STOP = (
+    "claimed_while_stopped",
+    N_(
+        "作业 %(job_id)s 在 %(at)s 已是 %(status)s，此后到再次开始之间仍有 %(calls)s 次发送，"
+        "最早在 %(sent_at)s。"
+    ),
 )
 
 

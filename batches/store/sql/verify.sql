@@ -161,6 +161,102 @@ group by a.id
 order by a.id
 limit %(most)s
 
+-- name: verify_job_rates
+-- The same of each job that has a ceiling, since it was last set: that happens under the lock of
+-- the job row, as a claim does, so that the moment of the event parts the sends exactly.
+with jobs as materialized (
+  select j.id, j.rate_limit_per_min, (
+      select max(e.at) from batches_event e where e.job_id = j.id and e.kind = 'job.rate_set'
+    ) as changed_at
+  from batches_job j
+  where j.rate_limit_per_min is not null and (%(job)s::bigint is null or j.id = %(job)s)
+),
+sends as (
+  select c.job_id, c.sent_at,
+    sum(cardinality(c.item_ids)) over (
+      partition by c.job_id order by c.sent_at
+      range between interval '60 seconds' preceding and current row) as n
+  from batches_call c join jobs j on j.id = c.job_id
+  where c.outcome is distinct from 'not_sent'
+    and (j.changed_at is null or c.sent_at > j.changed_at)
+)
+select j.id as job_id, j.rate_limit_per_min as allowed,
+  max(w.n)::bigint as sends, (array_agg(w.sent_at order by w.n desc))[1] as at
+from sends w join jobs j on j.id = w.job_id
+where w.n > j.rate_limit_per_min
+group by j.id, j.rate_limit_per_min
+order by j.id
+limit %(most)s
+
+-- name: verify_gateway_rates
+-- The same of each gateway that has a limit. Lanes go by a limit that was changed within `lag`
+-- seconds; what they sent until then is not judged, nor are sends of an account from before it
+-- was moved here. A permit is good for less than half a second, which the gate allows for, and a
+-- claim that came too late for its permit never leaves: only calls that are known to have left
+-- are counted, so not those without an answer yet, nor those that died with their lane.
+with gateways as materialized (
+  select g.id, g.base_url, g.rate_limit_per_min, (
+      select max(e.at) + %(lag)s * interval '1 second' from batches_event e
+      where e.kind = 'gateway.changed' and e.data -> 'object' ->> 'id' = g.id::text
+        and e.data -> 'after' ? 'rate_limit_per_min'
+    ) as changed_at
+  from batches_gateway g
+  where g.rate_limit_per_min is not null
+    and (%(job)s::bigint is null or g.id in (
+      select a.gateway_id from batches_shard s join batches_account a on a.id = s.account_id
+      where s.job_id = %(job)s))
+),
+accounts as materialized (
+  select a.id, a.gateway_id, greatest(g.changed_at, (
+      select max(e.at) from batches_event e
+      where e.kind = 'account.changed' and e.account_id = a.id and e.data -> 'after' ? 'gateway'
+    )) as since
+  from batches_account a join gateways g on g.id = a.gateway_id
+),
+sends as (
+  select a.gateway_id, c.sent_at,
+    sum(cardinality(c.item_ids)) over (
+      partition by a.gateway_id order by c.sent_at
+      range between interval '60 seconds' preceding and current row) as n
+  from batches_call c join accounts a on a.id = c.account_id
+  where c.outcome <> 'not_sent' and coalesce(c.category, '') not in ('lost', 'aborted')
+    and (a.since is null or c.sent_at > a.since)
+)
+select g.id as gateway_id, g.base_url as gateway, g.rate_limit_per_min as allowed,
+  max(w.n)::bigint as sends, (array_agg(w.sent_at order by w.n desc))[1] as at
+from sends w join gateways g on g.id = w.gateway_id
+where w.n > g.rate_limit_per_min
+group by g.id, g.base_url, g.rate_limit_per_min
+order by g.id
+limit %(most)s
+
+-- name: verify_stops
+-- Stops at the item boundary: no claim between a job's stop and its next start. Every change of
+-- status writes its event under the lock of the job row, stamped with the time of the statement:
+-- after all claims that were committed before, and before any that follows the next start. Claims
+-- are stamped under the same lock. Events of a job are in the order of that lock.
+with moves as (
+  select e.job_id, e.id, e.at, coalesce(
+      e.data -> 'after' ->> 'status',
+      case when e.kind = 'job.tripped' then e.data ->> 'to' end,
+      case when substr(e.kind, 5) = any(%(statuses)s) then substr(e.kind, 5) end
+    ) as status
+  from batches_event e
+  where e.kind like 'job.%%' and e.job_id is not null
+    and (%(job)s::bigint is null or e.job_id = %(job)s)
+),
+spans as materialized (
+  select job_id, at, status, lead(at, 1, 'infinity') over (partition by job_id order by id) as until
+  from moves
+  where status = any(%(statuses)s)
+)
+select s.job_id, s.status, s.at, count(*) as calls, min(c.sent_at) as sent_at
+from spans s join batches_call c on c.job_id = s.job_id
+where s.status <> 'running' and c.sent_at > s.at and c.sent_at < s.until
+group by s.job_id, s.status, s.at
+order by s.job_id, s.at
+limit %(most)s
+
 -- name: verify_size
 select
   (select count(*) from batches_call c where %(job)s::bigint is null or c.job_id = %(job)s) as calls,
