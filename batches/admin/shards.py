@@ -39,6 +39,7 @@ def shard_list(request: HttpRequest, job_id: int) -> HttpResponse:
         "console/shards.html",
         {
             "job": job,
+            "offers": Offers(job, actor_of(request)),
             "shards": found.rows,
             "found": found.found,
             "having": having,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 from django.contrib import messages
@@ -25,6 +25,7 @@ from batches.domain.problems import Problem
 from batches.domain.states import JobStatus
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job
+from batches.selectors.job_page import stopped_by_system
 from batches.services.permissions import may, needs_second_person
 
 from .shell import number, page
@@ -186,6 +187,15 @@ class Offers:
     def second_person(self) -> bool:
         """The person made this job, and it is so large that somebody else has to confirm it."""
         return needs_second_person(job=self._job, actor=self._user)
+
+    @cached_property
+    def resume_stopped(self) -> bool:
+        """The job runs on, and some of its shards stand until somebody takes them up."""
+        return (
+            self._status is JobStatus.RUNNING
+            and may(actor=self._user, verb=Verb.RESUME)
+            and stopped_by_system(self._job)
+        )
 
     def __getitem__(self, name: str) -> bool:
         found = Verb(name)

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Max
 from django.utils import timezone
 
-from batches.domain.states import JobStatus
+from batches.domain.states import JobStatus, PauseReason, ShardStatus
 from batches.domain.text import N_
 from batches.models import Event, Job, Shard
 
@@ -103,6 +103,12 @@ def shard_page(
         page=page,
         pages=max(1, -(-total // size)),
     )
+
+
+def stopped_by_system(job: Job) -> bool:
+    """Whether resuming the job as a whole would take shards up that stand."""
+    stopped = Shard.objects.filter(job=job, status=ShardStatus.PAUSED)
+    return stopped.exclude(reason=PauseReason.OPERATOR).exists()
 
 
 def shard_row(job: Job, shard: Shard) -> ShardRow:

@@ -12,6 +12,7 @@ from batches.domain.text import N_
 from batches.models import Job
 
 from .progress import NO_PACE, Pace, Progress, Segment, pace_of, progress_of, segments
+from .why import Why, why_each
 
 PAGE_SIZE = 25
 J = JobStatus
@@ -59,6 +60,8 @@ class JobRow:
     progress: Progress
     pace: Pace
     segments: Sequence[Segment]
+    #: of one that is under way or stands; None where the status says it all
+    why: Why | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,22 @@ def tabs() -> list[Tab]:
     return [*found, Tab(BUDGET_TAB, N_("预算告警"), budget_alerts())]
 
 
-def job_rows(jobs: Sequence[Job]) -> list[JobRow]:
+#: what the status alone says enough about, or the row's other words
+_SAYS_ITSELF = frozenset({J.PREPARING, J.AWAITING, J.REJECTED, J.COMPLETED, J.CANCELLED})
+
+
+def job_rows(jobs: Sequence[Job], *, with_why: bool = False) -> list[JobRow]:
     """Jobs with their numbers, in the order given."""
     ids = [job.pk for job in jobs]
     progress, pace = progress_of(ids), pace_of(ids)
+    asked = [job for job in jobs if with_why and job.status not in _SAYS_ITSELF]
+    whys = why_each(asked, progress=progress)
     found = []
     for job in jobs:
         numbers = progress.get(job.pk, Progress(total=job.total, pending=job.total))
-        found.append(JobRow(job, numbers, pace.get(job.pk, NO_PACE), segments(numbers)))
+        found.append(
+            JobRow(job, numbers, pace.get(job.pk, NO_PACE), segments(numbers), whys.get(job.pk))
+        )
     return found
 
 
@@ -111,4 +122,4 @@ def job_page(*, tab: str = "", search: str = "", before: int | None = None) -> J
     jobs = list(found[: PAGE_SIZE + 1])
     more = len(jobs) > PAGE_SIZE
     jobs = jobs[:PAGE_SIZE]
-    return JobPage(job_rows(jobs), jobs[-1].pk if more else None)
+    return JobPage(job_rows(jobs, with_why=True), jobs[-1].pk if more else None)

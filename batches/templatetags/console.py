@@ -7,6 +7,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from batches.domain.states import JobStatus, PauseReason
 from batches.models import Job
 from batches.selectors.reasons import ACCOUNTS, RECONCILE, STUCK_SHARDS, Why
 
@@ -43,3 +44,13 @@ def cure_url(why: Why, job: Job) -> str:
         return part_url(job, "stuck")
     url = reverse(why.cure_url_name)
     return f"{url}?job={job.pk}" if why.cure_url_name in (RECONCILE, ACCOUNTS) else url
+
+
+@register.filter
+def resumable(job: Job) -> bool:
+    """Whether 继续 is the way on: not at a checkpoint, and with something left of the budget."""
+    if job.status not in (JobStatus.PAUSING, JobStatus.PAUSED):
+        return False
+    if job.pause_reason == PauseReason.BUDGET:
+        return job.budget_limit is None or job.budget_used < job.budget_limit
+    return job.status == JobStatus.PAUSING or job.pause_reason != PauseReason.STAGE
