@@ -13,27 +13,40 @@ from django.views.decorators.http import require_safe
 
 from batches.domain.event_kinds import EVENT_LABELS
 from batches.models import Job
-from batches.selectors.events import SYSTEM, audit_page
+from batches.selectors.events import SHELL, SYSTEM, audit_page
 
 from .shell import number, page
+
+#: longest text of a filter
+TEXT_MAX = 100
 
 
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
     job_id = number(request.GET.get("job"))
     actor = request.GET.get("actor", "")
-    kind = request.GET.get("kind", "").replace("\0", "")
+    account, kind, text = (_text(request, key) for key in ("account", "kind", "q"))
     first_day, last_day = _day(request.GET.get("from")), _day(request.GET.get("to"))
     before = number(request.GET.get("before"))
     found = audit_page(
         job_id=job_id,
+        account=account,
         actor=_actor(actor),
         kind=kind,
+        text=text,
         first_day=first_day,
         last_day=last_day,
         before=before,
     )
-    asked = {"job": job_id, "actor": actor, "kind": kind, "from": first_day, "to": last_day}
+    asked = {
+        "job": job_id,
+        "account": account,
+        "actor": actor,
+        "kind": kind,
+        "q": text,
+        "from": first_day,
+        "to": last_day,
+    }
     kept: dict[str, Any] = {key: value for key, value in asked.items() if value}
     return page(
         request,
@@ -45,6 +58,9 @@ def audit(request: HttpRequest) -> HttpResponse:
             "actor": actor,
             "actors": get_user_model().objects.filter(is_staff=True).order_by("username")[:200],
             "system": SYSTEM,
+            "shell": SHELL,
+            "account": account,
+            "text": text,
             "kind": kind,
             "kinds": sorted(EVENT_LABELS.items()),
             "first_day": first_day,
@@ -61,8 +77,12 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 
 def _actor(text: str) -> int | str | None:
-    """A user's id, the sign for the system itself, or nothing."""
-    return SYSTEM if text == SYSTEM else number(text)
+    """A user's id, the sign for the system or for command lines, or nothing."""
+    return text if text in (SYSTEM, SHELL) else number(text)
+
+
+def _text(request: HttpRequest, key: str) -> str:
+    return request.GET.get(key, "").replace("\0", "").strip()[:TEXT_MAX]
 
 
 def _day(text: str | None) -> date | None:

@@ -15,13 +15,23 @@ from django.utils.translation import gettext_lazy as _l
 from batches.gateways.base import GatewayConfig
 from batches.gateways.registry import gateway_kinds, get_gateway
 from batches.models import Account, Gateway
+from batches.services.settings import (
+    add_account,
+    add_gateway,
+    change_account,
+    change_gateway,
+    delete_account,
+    delete_gateway,
+)
+
+from .merging import MergedForm
+from .verbs import actor_of
 
 if TYPE_CHECKING:
-    _GatewayForm = forms.ModelForm[Gateway]
     _GatewayAdmin = admin.ModelAdmin[Gateway]
     _AccountAdmin = admin.ModelAdmin[Account]
 else:
-    _GatewayForm, _GatewayAdmin, _AccountAdmin = forms.ModelForm, admin.ModelAdmin, admin.ModelAdmin
+    _GatewayAdmin, _AccountAdmin = admin.ModelAdmin, admin.ModelAdmin
 
 
 #: where the form shows what is wrong, by the start of the problem's code
@@ -34,8 +44,10 @@ _FIELD_OF = {
 }
 
 
-class GatewayForm(_GatewayForm):
+class GatewayForm(MergedForm):
     """The token can be set, never read."""
+
+    family = "gateway"
 
     kind = forms.ChoiceField(label=_l("类型"), choices=[])
     new_token = forms.CharField(
@@ -99,7 +111,8 @@ class GatewayForm(_GatewayForm):
             self.instance.token = token
         if self.instance._state.adding:  # noqa: SLF001 - Django's documented model API
             self.instance.callback_secret = secrets.token_urlsafe(24)
-        return super().save(commit)
+        saved: Gateway = super().save(commit)
+        return saved
 
 
 def _token_is_sealed(gateway: Gateway) -> bool:
@@ -136,8 +149,16 @@ class GatewayAdmin(_GatewayAdmin):
 
     def save_model(self, request: HttpRequest, obj: Gateway, form: Any, change: bool) -> None:
         """Writes what was changed alone: a token that no key opens reads as none, and stays."""
+        actor = actor_of(request)
+        if not change:
+            add_gateway(gateway=obj, actor=actor)
+            return
         changed = ["token" if name == "new_token" else name for name in form.changed_data]
-        obj.save(update_fields=changed if change else None)
+        changes = {name: getattr(obj, name) for name in changed}
+        change_gateway(gateway_id=obj.pk, actor=actor, changes=changes)
+
+    def delete_model(self, request: HttpRequest, obj: Gateway) -> None:
+        delete_gateway(gateway=obj, actor=actor_of(request))
 
     @admin.display(description=_l("回调地址"))
     def callback_path(self, gateway: Gateway) -> str:
@@ -145,25 +166,42 @@ class GatewayAdmin(_GatewayAdmin):
         return _("本版本还不接收回调，网关上不必设置回调地址。")
 
 
+class AccountForm(MergedForm):
+    family = "account"
+
+    class Meta:
+        model = Account
+        fields = (
+            "gateway",
+            "guid",
+            "name",
+            "total_rate_per_min",
+            "online_reserve_per_min",
+            "max_inflight",
+        )
+
+
 @admin.register(Account)
 class AccountAdmin(_AccountAdmin):
     """Adding and changing; the list is the console's own."""
 
-    fields = (
-        "gateway",
-        "guid",
-        "name",
-        "total_rate_per_min",
-        "online_reserve_per_min",
-        "max_inflight",
-    )
+    form = AccountForm
+    fields = AccountForm.Meta.fields
     list_select_related = ("gateway",)
     search_fields = ("guid", "name")
     actions = None
 
     def save_model(self, request: HttpRequest, obj: Account, form: Any, change: bool) -> None:
-        """Writes what the person changed and nothing else: lanes write the row all the while."""
-        obj.save(update_fields=form.changed_data if change else None)
+        """Writes what the person changed and nothing else, by what their page had shown."""
+        actor = actor_of(request)
+        if not change:
+            add_account(account=obj, actor=actor)
+            return
+        changes = {name: getattr(obj, name) for name in form.changed_data}
+        change_account(account_id=obj.pk, actor=actor, changes=changes)
+
+    def delete_model(self, request: HttpRequest, obj: Account) -> None:
+        delete_account(account=obj, actor=actor_of(request))
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None

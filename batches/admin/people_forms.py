@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group, Permission, User
 from django.db.models import ManyToManyField, Q, QuerySet
 from django.http import HttpRequest
@@ -14,33 +17,32 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _l
 
 from batches.models import Job
+from batches.selectors.people import permission_words
+from batches.services.people import (
+    delete_person_or_role,
+    record_added,
+    recording_role,
+    recording_user,
+)
 
+from .merging import MergedForm
+from .shell import number
 from .verbs import actor_of
 
 if TYPE_CHECKING:
     _PermissionField = forms.ModelMultipleChoiceField[Permission]
     _UserAdmin = UserAdmin[User]
+    _UserForm = UserChangeForm[User]
 else:
     _PermissionField, _UserAdmin = forms.ModelMultipleChoiceField, UserAdmin
-
-_ACTS = {
-    "view": _l("可以查看：%(model)s"),
-    "add": _l("可以添加：%(model)s"),
-    "change": _l("可以修改：%(model)s"),
-    "delete": _l("可以删除：%(model)s"),
-}
+    _UserForm = UserChangeForm
 
 
 def permission_label(permission: Permission) -> str:
     """A permission in words; Django keeps its own names for them in English."""
-    own = dict(Job._meta.permissions)  # noqa: SLF001 - Django's documented model API
-    if permission.codename in own:
-        return str(own[permission.codename])
-    act = permission.codename.partition("_")[0]
-    model = permission.content_type.model_class()
-    if act not in _ACTS or model is None:
-        return gettext(permission.name)
-    return str(_ACTS[act]) % {"model": model._meta.verbose_name}  # noqa: SLF001
+    named = f"{permission.content_type.app_label}.{permission.codename}"
+    words = permission_words(named)
+    return gettext(permission.name) if words == named else words
 
 
 class PermissionField(_PermissionField):
@@ -98,11 +100,39 @@ class _PlainDeletion:
         return [str(one) for one in objs], counts, needed, protected
 
 
-class RoleAdmin(_PlainDeletion, GroupAdmin):
+class _Audited:
+    """A line in the audit for one that is made or deleted; what is changed tells it itself."""
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)  # type: ignore[misc]
+        if not change:
+            record_added(row=form.instance, actor=actor_of(request))
+
+    def delete_model(self, request: HttpRequest, obj: User | Group) -> None:
+        delete_person_or_role(row=obj, actor=actor_of(request))
+
+
+class RoleForm(MergedForm):
+    family = "role"
+
+    class Meta:
+        model = Group
+        fields = ("name", "permissions")
+
+
+class RoleAdmin(_Audited, _PlainDeletion, GroupAdmin):
     """A role is a group with the console's permissions."""
 
+    form = RoleForm
     actions = None
     filter_horizontal = ()
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> Any:
+        shown = partial(super().change_view, request, object_id, *args, **kwargs)
+        if request.method != "POST" or (role_id := number(object_id)) is None:
+            return shown()
+        with recording_role(role_id=role_id, actor=actor_of(request)):
+            return shown()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         offered = permissions_to_give(actor_of(request)).values("pk")
@@ -123,9 +153,14 @@ class RoleAdmin(_PlainDeletion, GroupAdmin):
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
-class PersonAdmin(_PlainDeletion, _UserAdmin):
+class PersonForm(MergedForm, _UserForm):
+    family = "user"
+
+
+class PersonAdmin(_Audited, _PlainDeletion, _UserAdmin):
     """Permissions come from roles alone, so that one look at a role says who may do what."""
 
+    form = PersonForm
     actions = None
     #: Django's own has one sentence more, which it has in English alone
     add_form_template = "admin/change_form.html"
@@ -143,6 +178,23 @@ class PersonAdmin(_PlainDeletion, _UserAdmin):
         (None, {"fields": ("username", "password1", "password2", "is_staff", "groups")}),
     )
     readonly_fields = ("last_login", "date_joined")
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> Any:
+        return self._recorded(
+            request, object_id, partial(super().change_view, request, object_id, *args, **kwargs)
+        )
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:  # noqa: A002 - Django's name
+        return self._recorded(
+            request, id, partial(super().user_change_password, request, id, form_url)
+        )
+
+    @staticmethod
+    def _recorded(request: HttpRequest, object_id: str, shown: Callable[[], Any]) -> Any:
+        if request.method != "POST" or (user_id := number(object_id)) is None:
+            return shown()
+        with recording_user(user_id=user_id, actor=actor_of(request)):
+            return shown()
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         # somebody who may not sign in is told that the password is wrong

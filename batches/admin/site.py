@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver
 from django.utils.translation import gettext_lazy as _l
 
@@ -50,6 +51,18 @@ class ConsoleSite(AdminSite):
 
         console_view.csrf_exempt = getattr(guarded, "csrf_exempt", False)  # type: ignore[attr-defined]
         return console_view
+
+    def password_change(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        """One's own password; that it was changed is in the audit."""
+        from batches.services.people import recording_user
+
+        from .verbs import actor_of
+
+        actor = actor_of(request)
+        with recording_user(user_id=actor.pk, actor=actor):
+            return super().password_change(request, extra_context)
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         context = super().each_context(request)

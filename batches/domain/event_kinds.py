@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .text import N_
 
-#: acts of a person (or of the command line) on a job
+#: acts of a person, at the console or at a command line
 VERB_EVENTS: Mapping[str, str] = {
     "job.created": N_("创建作业"),
     "job.reread": N_("重新读取文件"),
@@ -32,6 +32,18 @@ VERB_EVENTS: Mapping[str, str] = {
     "item.retried": N_("核实为未送达后重发"),
     "account.credential_restored": N_("账号登录恢复"),
     "accounts.loaded": N_("导入账号"),
+    "account.added": N_("添加账号"),
+    "account.changed": N_("修改账号"),
+    "account.deleted": N_("删除账号"),
+    "gateway.added": N_("添加网关"),
+    "gateway.changed": N_("修改网关"),
+    "gateway.deleted": N_("删除网关"),
+    "user.added": N_("添加用户"),
+    "user.changed": N_("修改用户"),
+    "user.deleted": N_("删除用户"),
+    "role.added": N_("添加角色"),
+    "role.changed": N_("修改角色"),
+    "role.deleted": N_("删除角色"),
     "account.enabled": N_("启用账号"),
     "account.disabled": N_("停用账号"),
     "account.test_sent": N_("测试发送"),

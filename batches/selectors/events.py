@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
-from django.utils.formats import number_format
-from django.utils.translation import gettext as _
 
+from batches.domain.actors import SHELL_SIGN
 from batches.domain.event_kinds import event_label
-from batches.domain.states import PAUSE_LABELS, PauseReason
-from batches.domain.text import N_
-from batches.models import Event, Item, Job
+from batches.models import Account, Event, Item, Job
+
+from .event_details import detail_of
 
 PAGE_SIZE = 50
+#: most accounts that one filter names
+ACCOUNTS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class EventLine:
     @property
     def tone(self) -> str:
         return _TONES.get(self.event.kind, "")
+
+    @property
+    def object(self) -> str:
+        """The gateway, user, role or deleted account that it is about, as it was called then."""
+        return str((self.event.data.get("object") or {}).get("name", ""))
 
 
 _TONES: Mapping[str, str] = {
@@ -48,63 +54,7 @@ _TONES: Mapping[str, str] = {
 
 
 def line_of(event: Event) -> EventLine:
-    return EventLine(event, event_label(event.kind), _detail(event.data))
-
-
-def _number(value: int | None) -> str:
-    return _("不限") if value is None else str(number_format(value, force_grouping=True))
-
-
-def _detail(data: Mapping[str, Any]) -> str:
-    before, after = data.get("before") or {}, data.get("after") or {}
-    for column, (text, shown) in _CHANGES.items():
-        if column in after:
-            return _(text) % {
-                "before": shown(before.get(column)),
-                "after": shown(after[column]),
-            }
-    if "window_from" in after:
-        return f"{_hours(before)} → {_hours(after)}"
-    for key, text in _COUNTS:
-        if isinstance(data.get(key), int) and data[key]:
-            return _(text) % {"n": _number(data[key])}
-    return _(_OWN_PAUSES[data["reason"]]) if data.get("reason") in _OWN_PAUSES else ""
-
-
-def _start(value: str | None) -> str:
-    if value is None:
-        return _("立即")
-    return f"{timezone.localtime(datetime.fromisoformat(value)):%m-%d %H:%M}"
-
-
-def _hours(columns: Mapping[str, Any]) -> str:
-    opens, closes = columns.get("window_from"), columns.get("window_to")
-    return f"{opens[:5]}–{closes[:5]}" if opens and closes else _("全天")
-
-
-#: column of `before` and `after` → the sentence, and how a value of it is shown
-_CHANGES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "rate_limit_per_min": (N_("%(before)s → %(after)s 条/分"), _number),
-    "budget_limit": (N_("%(before)s → %(after)s 条"), _number),
-    "priority": ("%(before)s → %(after)s", _number),
-    "start_at": ("%(before)s → %(after)s", _start),
-}
-#: why the system paused; a person's pause shows that person
-_OWN_PAUSES: Mapping[str, str] = {
-    reason.value: text
-    for reason, text in PAUSE_LABELS.items()
-    if reason is not PauseReason.OPERATOR
-}
-#: the one number of an event that is worth showing, the first that it has
-_COUNTS: tuple[tuple[str, str], ...] = (
-    ("inflight", N_("在途 %(n)s 条")),
-    ("stage", N_("检查点 %(n)s 条")),
-    ("calls", N_("%(n)s 次调用")),
-    ("retried", N_("%(n)s 条")),
-    ("count", N_("%(n)s 条")),
-    ("items", N_("%(n)s 条")),
-    ("total", N_("共 %(n)s 条")),
-)
+    return EventLine(event, event_label(event.kind), detail_of(event))
 
 
 def event_lines(*, job: Job, limit: int) -> list[EventLine]:
@@ -130,25 +80,35 @@ class EventPage:
 def audit_page(
     *,
     job_id: int | None = None,
+    account: str = "",
     actor: int | str | None = None,
     kind: str = "",
+    text: str = "",
     first_day: date | None = None,
     last_day: date | None = None,
     before: int | None = None,
 ) -> EventPage:
     """Newest first; `before` is the `next_before` of the page above.
 
-    Days are those of the installation's zone, both included.
+    `account` is the guid or the name of accounts; days are those of the installation's zone, both
+    included. `text` is looked for in the reasons and in the names of those who acted, anywhere in
+    them: no index helps, so a text that is rare reads as far back as the other filters let it.
     """
     found = Event.objects.select_related("job", "account").order_by("-id")
     if job_id is not None:
         found = found.filter(job_id=job_id)
+    if account:
+        found = found.filter(account_id__in=_accounts(account))
     if isinstance(actor, int):
         found = found.filter(actor_id=actor)
     elif actor == SYSTEM:
         found = found.filter(actor=None, actor_name="")
+    elif actor == SHELL:
+        found = found.filter(actor=None, actor_name__startswith=SHELL_SIGN)
     if kind:
         found = found.filter(kind=kind)
+    if text:
+        found = found.filter(Q(reason__icontains=text) | Q(actor_name__icontains=text))
     if first_day is not None:
         found = found.filter(at__gte=_midnight(first_day))
     if last_day is not None:
@@ -161,9 +121,25 @@ def audit_page(
     return EventPage([line_of(event) for event in events], events[-1].pk if more else None)
 
 
+def _accounts(text: str) -> list[int]:
+    """Accounts of that guid or name; gateways may share a guid, and people a name."""
+    found = Account.objects.filter(Q(guid=text) | Q(name=text)).order_by("pk")
+    return list(found.values_list("pk", flat=True)[:ACCOUNTS_MAX])
+
+
+def last_change(*, family: str, row_id: int, name: str) -> Event | None:
+    """The latest line that tells of a change of this field of an account, gateway, user or role."""
+    found = Event.objects.filter(kind=f"{family}.changed").order_by("-id")
+    if family == "account":
+        found = found.filter(account_id=row_id)
+    else:
+        found = found.filter(data__object__id=row_id)
+    return found.filter(data__after__has_key=name).first()
+
+
 def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
-#: stands for "nobody in person" in the audit's filter
-SYSTEM = "-"
+#: in the audit's filter: nobody in person, and anybody at the command line
+SYSTEM, SHELL = "-", "cli"

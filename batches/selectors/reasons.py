@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext
 
-from batches.domain.problems import Names, Term
+from batches.domain.problems import Names, Problem, Term
 
 #: ok = it moves or is done; info = ends by itself; warn = a person is needed; error = broken
 Level = Literal["ok", "info", "warn", "error"]
@@ -45,7 +45,7 @@ def _shown(value: object) -> str:
     match value:
         case Term():
             return gettext(value)
-        case Names():
+        case Problem() | Names():
             return value.translated(gettext)
         case datetime():
             at, now = timezone.localtime(value), timezone.localtime()

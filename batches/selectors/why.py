@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from batches.domain.actors import named
 from batches.domain.problems import Term
 from batches.domain.states import (
     PAUSE_LABELS,
@@ -150,7 +151,7 @@ def _paused_by(code: str, event: Event | None, *, cure_text: str) -> Why:
     if event is None:
         return Why(code, N_("已暂停。"), cure_text=cure_text, level="warn")
     params = {
-        "who": event.actor_name or Term(N_("系统")),
+        "who": named(event.actor_name),
         "at": event.at,
         "reason": event.reason,
     }

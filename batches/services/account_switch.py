@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.contrib.auth.models import User
 from django.db import transaction
 
 from batches.domain.errors import InvalidInputError
@@ -13,7 +12,7 @@ from batches.domain.text import N_
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Account
 from batches.queue import wake_lanes
-from batches.store.events import add_event
+from batches.store.events import Actor, add_event
 from batches.store.trips import restore_credential
 
 from .acting import clean_reason
@@ -22,9 +21,7 @@ from .permissions import require
 CHANGE_ACCOUNTS = "batches.change_account"
 
 
-def set_account_active(
-    *, account_id: int, actor: User | None, active: bool, reason: str = ""
-) -> Account:
+def set_account_active(*, account_id: int, actor: Actor, active: bool, reason: str = "") -> Account:
     """Lanes see it within two seconds; items in flight are still recorded, others wait.
 
     Raises NotAllowedError, InvalidInputError (unknown account, no reason for switching off).
@@ -57,7 +54,7 @@ class Restored:
     changed: bool
 
 
-def restore_account(*, account_id: int, actor: User | None, reason: str = "") -> Restored:
+def restore_account(*, account_id: int, actor: Actor, reason: str = "") -> Restored:
     """A person says that the account is logged in again: its shards run, in every job.
 
     The same that resuming a shard or a job says of one job. If it is not true, the next answer

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.validators import URLValidator
 from django.db import transaction
@@ -23,10 +22,11 @@ from batches.intake.cells import clean_id, clean_text
 from batches.intake.source import FileRefusedError, Source
 from batches.intake.table import open_table
 from batches.models import Account, Gateway
-from batches.store.events import add_event
+from batches.store.events import Actor, Line, add_event, add_events, new_event
 
 from .account_switch import CHANGE_ACCOUNTS, Restored, restore_account, set_account_active
 from .permissions import require
+from .settings import account_facts, account_line, gateway_facts, gateway_line
 
 __all__ = [
     "CHANGE_ACCOUNTS",
@@ -92,11 +92,12 @@ class _Row:
     columns: dict[str, Any] = field(default_factory=dict)
 
 
-def load_accounts(*, actor: User | None, source: Source) -> list[LoadedGateway]:
+def load_accounts(*, actor: Actor, source: Source) -> list[LoadedGateway]:
     """Create or change the gateways and accounts of a CSV or .xlsx file.
 
-    What a file leaves out stays as it is, or takes its default. Raises InvalidInputError with
-    every faulty row, and changes nothing then; NotAllowedError.
+    What a file leaves out stays as it is, or takes its default. Each account and gateway that is
+    made or changed has its own line in the audit. Raises InvalidInputError with every faulty row,
+    and changes nothing then; NotAllowedError.
     """
     require(actor=actor, permission=CHANGE_ACCOUNTS)
     rows, problems = _read(source)
@@ -109,16 +110,22 @@ def load_accounts(*, actor: User | None, source: Source) -> list[LoadedGateway]:
             Problem("file_header_only", N_("文件只有表头，没有数据行。请补上名单后重新上传。"))
         )
     with transaction.atomic():
-        gateways = {row.url: _gateway(row) for row in rows}
+        lines: list[Line] = []
+        gateways = _gateways(rows, actor, lines)
         counts = dict.fromkeys(gateways, 0)
         known = _known(gateways, rows)
         faults: list[Problem] = []
         for row in rows:
             gateway = gateways[row.url]
-            faults += _save(gateway, row, known.get((gateway.pk, row.guid)))
+            account = known.get((gateway.pk, row.guid))
+            if fault := _reserve_fault(row, account):
+                faults.append(fault)
+            elif line := _save(gateway, row, account, actor):
+                lines.append(line)
             counts[row.url] += 1
         if faults:
             raise InvalidInputError(*faults[:PROBLEMS_MAX])
+        add_events(new_event(**line) for line in lines)
         for url, count in counts.items():
             add_event(
                 kind="accounts.loaded", actor=actor, data={"gateway_url": url, "accounts": count}
@@ -238,18 +245,26 @@ def _at(number: int, problem: Problem) -> Problem:
     return Problem(problem.code, N_("第 %(row)s 行：%(why)s"), {"row": number, "why": problem})
 
 
-def _gateway(row: _Row) -> Gateway:
-    gateway, made = Gateway.objects.get_or_create(
-        base_url=row.url,
-        defaults={
-            "kind": row.kind or gateway_kinds()[0],
-            "callback_secret": secrets.token_urlsafe(24),
-        },
-    )
-    if not made and row.kind and gateway.kind != row.kind:
-        gateway.kind = row.kind
-        gateway.save(update_fields=["kind"])
-    return gateway
+def _gateways(rows: Sequence[_Row], actor: Actor, lines: list[Line]) -> dict[str, Gateway]:
+    """The gateways of the file by address, made or given the kind that the file says."""
+    kinds = dict.fromkeys(row.url for row in rows) | {row.url: row.kind for row in rows if row.kind}
+    found: dict[str, Gateway] = {}
+    for url, kind in kinds.items():
+        gateway, made = Gateway.objects.get_or_create(
+            base_url=url,
+            defaults={
+                "kind": kind or gateway_kinds()[0],
+                "callback_secret": secrets.token_urlsafe(24),
+            },
+        )
+        before = None if made else gateway_facts(gateway)
+        if not made and kind and gateway.kind != kind:
+            gateway.kind = kind
+            gateway.save(update_fields=["kind"])
+        if line := gateway_line(gateway=gateway, before=before, actor=actor):
+            lines.append(line)
+        found[url] = gateway
+    return found
 
 
 def _known(gateways: Mapping[str, Gateway], rows: Sequence[_Row]) -> dict[tuple[int, str], Account]:
@@ -278,24 +293,34 @@ def _changes(account: Account, row: _Row) -> dict[str, Any]:
     return {name: value for name, value in row.columns.items() if getattr(account, name) != value}
 
 
-def _save(gateway: Gateway, row: _Row, account: Account | None) -> list[Problem]:
-    """Write one account, unless its rates do not fit together with what it already has."""
+def _reserve_fault(row: _Row, account: Account | None) -> Problem | None:
+    """The rates of the file do not fit together with what the account already has."""
     before = account or Account()
     total = row.columns.get("total_rate_per_min", before.total_rate_per_min)
     reserve = row.columns.get("online_reserve_per_min", before.online_reserve_per_min)
-    if reserve >= total:
-        return [
-            _at(
-                row.number,
-                Problem(
-                    "reserve_not_below_total",
-                    N_("在线保留 %(reserve)s 必须小于总速率 %(total)s，否则批量作业无法发送。"),
-                    {"reserve": reserve, "total": total},
-                ),
-            )
-        ]
+    if reserve < total:
+        return None
+    return _at(
+        row.number,
+        Problem(
+            "reserve_not_below_total",
+            N_("在线保留 %(reserve)s 必须小于总速率 %(total)s，否则批量作业无法发送。"),
+            {"reserve": reserve, "total": total},
+        ),
+    )
+
+
+def _save(gateway: Gateway, row: _Row, account: Account | None, actor: Actor) -> Line | None:
+    """Write one account; its line in the audit, if there was anything to write."""
     if account is None:
-        Account.objects.create(gateway=gateway, guid=row.guid, **row.columns)
-    elif changes := _changes(account, row):
-        Account.objects.filter(pk=account.pk).update(**changes)
-    return []
+        made = Account.objects.create(gateway=gateway, guid=row.guid, **row.columns)
+        return account_line(account=made, before=None, actor=actor)
+    changes = _changes(account, row)
+    if not changes:
+        return None
+    account.gateway = gateway
+    before = account_facts(account)
+    Account.objects.filter(pk=account.pk).update(**changes)
+    for name, value in changes.items():
+        setattr(account, name, value)
+    return account_line(account=account, before=before, actor=actor)

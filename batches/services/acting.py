@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from batches.domain.actors import actor_words
 from batches.domain.errors import InvalidInputError, StaleVersionError, WrongStateError
 from batches.domain.event_kinds import event_label
 from batches.domain.problems import Problem
@@ -22,7 +22,7 @@ from batches.models import Event, Job
 from batches.queue import wake_lanes
 from batches.store import jobs as store
 from batches.store.advance import advance_jobs
-from batches.store.events import add_event
+from batches.store.events import Actor, actor_id, add_event
 
 from .permissions import require
 
@@ -33,7 +33,7 @@ class Act:
 
     verb: Verb
     job: Job
-    actor: User | None
+    actor: Actor
     reason: str
 
     @property
@@ -78,7 +78,7 @@ def acting(
     verb: Verb,
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     reason: str = "",
     expected_version: int | None = None,
     also: frozenset[JobStatus] = frozenset(),
@@ -166,7 +166,7 @@ def refusal(job: Job, verb: Verb) -> WrongStateError:
     )
 
 
-def stale(job: Job, actor: User | None) -> StaleVersionError:
+def stale(job: Job, actor: Actor) -> StaleVersionError:
     """What the job is now, and who made it so: perhaps the person in another tab."""
     last = Event.objects.filter(job_id=job.pk, item_id=None).order_by("-id").first()
     if last is None:
@@ -176,11 +176,11 @@ def stale(job: Job, actor: User | None) -> StaleVersionError:
         )
     values = {
         "status": status_words(job),
-        "who": last.actor_name or _("系统"),
+        "who": actor_words(last.actor_name, _),
         "when": f"{timezone.localtime(last.at):%m-%d %H:%M:%S}",
         "what": _(event_label(last.kind)),
     }
-    if actor is not None and last.actor_id == actor.pk:
+    if last.actor_id is not None and last.actor_id == actor_id(actor):
         text = _(
             "这个页面打开之后作业已经变化：现在是%(status)s，"
             "最后一次更改是您自己在 %(when)s 的「%(what)s」。请查看最新状态后再操作。"

@@ -1,7 +1,8 @@
 """All verbs on a job, in one place to import from.
 
 Each takes keywords only, runs in one transaction, leaves an event and returns the fresh job.
-`actor` None is the command line or the system. Errors are those of `batches.domain.errors`.
+`actor` is a user, a `Shell` (the command line) or None (the system itself). Errors are those of
+`batches.domain.errors`.
 """
 
 from .lifecycle import cancel_job, confirm_job, pause_job, resume_job, terminate_job

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.utils.translation import gettext as _
 
 from batches.domain.breaker import Thresholds
@@ -17,6 +16,7 @@ from batches.domain.text import N_
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job
 from batches.store import jobs as store
+from batches.store.events import Actor
 
 from .acting import acting, fresh
 from .lifecycle import next_stages_passed
@@ -30,7 +30,7 @@ MOST = 2_147_483_647
 def raise_budget(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     to: int,
     reason: str,
     resume: bool = False,
@@ -95,7 +95,7 @@ def _check_budget(job: Job, to: int) -> None:
 def set_rate(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     per_min: int | None,
     reason: str = "",
     expected_version: int | None = None,
@@ -126,7 +126,7 @@ def set_rate(
 def set_breaker(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     streak: int | None = None,
     ratio: float | None = None,
     window: int | None = None,
@@ -182,7 +182,7 @@ def thresholds_of(job: Job) -> Thresholds:
 def set_priority(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     priority: int,
     reason: str = "",
     expected_version: int | None = None,
@@ -211,7 +211,7 @@ def set_priority(
 
 
 def confirm_stage(
-    *, job_id: int, actor: User | None, reason: str = "", expected_version: int | None = None
+    *, job_id: int, actor: Actor, reason: str = "", expected_version: int | None = None
 ) -> Job:
     """A person has looked at the result so far: on to the next checkpoint."""
     with acting(

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import NotAllowedError
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job
+from batches.store.events import Actor, person_of
 
 
-def is_allowed(*, actor: User | None, permission: str) -> bool:
-    """None is the command line or the system: whoever reached it holds the keys anyway."""
-    return actor is None or (actor.is_active and actor.has_perm(permission))
+def is_allowed(*, actor: Actor, permission: str) -> bool:
+    """The command line and the system may: whoever reached them holds the keys anyway."""
+    person = person_of(actor)
+    return person is None or (person.is_active and person.has_perm(permission))
 
 
-def may(*, actor: User | None, verb: Verb) -> bool:
+def may(*, actor: Actor, verb: Verb) -> bool:
     """Whether the screens offer `verb` to this person at all."""
     return is_allowed(actor=actor, permission=VERBS[verb].permission)
 
 
-def needs_second_person(*, job: Job, actor: User | None) -> bool:
+def needs_second_person(*, job: Job, actor: Actor) -> bool:
     """Whether the job is so large that its maker may not be the one who confirms it."""
     limit = settings.FOUR_EYES_ABOVE
-    return bool(limit and job.total > limit and actor and job.created_by_id == actor.pk)
+    person = person_of(actor)
+    return bool(limit and job.total > limit and person and job.created_by_id == person.pk)
 
 
-def require(*, actor: User | None, permission: str) -> None:
+def require(*, actor: Actor, permission: str) -> None:
     """Raises `NotAllowedError`, naming the missing permission."""
     if is_allowed(actor=actor, permission=permission):
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from django.contrib.auth.models import User
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError, WrongStateError
@@ -14,6 +13,7 @@ from batches.domain.text import N_
 from batches.domain.verbs import Verb
 from batches.models import Job
 from batches.store import items as item_store
+from batches.store.events import Actor
 
 from .acting import acting, fresh
 
@@ -35,7 +35,7 @@ def mark_items(
     job_id: int,
     item_ids: Collection[int],
     delivered: bool,
-    actor: User | None,
+    actor: Actor,
     reason: str,
     calls: Mapping[int, int] | None = None,
 ) -> Marked:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import WrongStateError
@@ -16,6 +15,7 @@ from batches.domain.verbs import VERBS, Verb
 from batches.models import Job
 from batches.store import items as item_store
 from batches.store import jobs as store
+from batches.store.events import Actor
 from batches.store.items import Selection
 
 from .acting import Act, acting, fresh
@@ -25,7 +25,7 @@ from .retry_preview import failed_by_category, selection_of
 def retry_failed(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     reason: str = "",
     category: str | None = None,
     code: str | None = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, time
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -16,6 +15,7 @@ from batches.domain.states import JobStatus, PauseReason
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job, Shard
 from batches.store import jobs as store
+from batches.store.events import Actor
 
 from .acting import acting, fresh
 
@@ -28,7 +28,7 @@ def aware(at: datetime | None) -> datetime | None:
 def set_hours(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     window_from: time | None,
     window_to: time | None,
     reason: str = "",
@@ -59,7 +59,7 @@ def set_hours(
 def set_start(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     start_at: datetime | None,
     reason: str = "",
     expected_version: int | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.models import User
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError, WrongStateError
@@ -12,6 +11,7 @@ from batches.domain.text import N_
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job, Shard
 from batches.store import jobs as store
+from batches.store.events import Actor
 
 from .acting import acting, fresh
 
@@ -20,7 +20,7 @@ def pause_shard(
     *,
     job_id: int,
     ordinal: int,
-    actor: User | None,
+    actor: Actor,
     reason: str = "",
     expected_version: int | None = None,
 ) -> Job:
@@ -40,7 +40,7 @@ def resume_shard(
     *,
     job_id: int,
     ordinal: int,
-    actor: User | None,
+    actor: Actor,
     reason: str = "",
     expected_version: int | None = None,
 ) -> Job:
@@ -62,7 +62,7 @@ def _move(
     *,
     job_id: int,
     ordinal: int,
-    actor: User | None,
+    actor: Actor,
     reason: str,
     expected_version: int | None,
 ) -> Job:

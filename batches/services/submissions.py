@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, time
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -28,7 +27,7 @@ from batches.models import Job
 from batches.models.jobs import BadRows, ConfirmPolicy
 from batches.store import jobs as job_store
 from batches.store import loading
-from batches.store.events import add_event
+from batches.store.events import Actor, add_event, person_of
 
 from .acting import clean_reason, stale
 from .permissions import require
@@ -65,7 +64,7 @@ class _AlreadyThereError(Exception):
 
 def submit(
     *,
-    actor: User | None,
+    actor: Actor,
     action: str,
     params: Mapping[str, object],
     upload_name: str,
@@ -145,7 +144,7 @@ def submit(
                 action=action,
                 params=dict(params),
                 name=name or _default_name(str(known.label), upload_name),
-                created_by=actor,
+                created_by=person_of(actor),
                 upload=upload,
                 intake=empty_report(request),
                 rerun_reason=rerun_reason,
@@ -174,7 +173,7 @@ def run_intake(job_id: int, *, wait: bool = False) -> bool:
 def reread(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     encoding: str | None = None,
     mapping: Choice | None = None,
     bad_rows: str | None = None,

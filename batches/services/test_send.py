@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
@@ -33,7 +32,7 @@ from batches.gateways.base import CallSpec, GatewayConfig, Operation, RequestBui
 from batches.gateways.registry import get_gateway
 from batches.intake.cells import clean_id
 from batches.models import Account
-from batches.store.events import add_event
+from batches.store.events import Actor, add_event
 
 from .permissions import require
 
@@ -62,7 +61,7 @@ class TestResult:
     duration_ms: int = 0
 
 
-def send_test(*, account_id: int, target: str, content: str, actor: User | None) -> TestResult:
+def send_test(*, account_id: int, target: str, content: str, actor: Actor) -> TestResult:
     """Send `content` to `target` once, within the account's online reserve; never repeated.
 
     Raises NotAllowedError, InvalidInputError (unknown account, target, text), WrongStateError (the
@@ -234,7 +233,7 @@ def _sentence(outcome: Outcome) -> str:
 def _record(
     account: Account,
     spec: TargetSpec,
-    actor: User | None,
+    actor: Actor,
     outcome: Outcome,
     result: TestResult,
 ) -> None:

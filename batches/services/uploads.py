@@ -7,20 +7,20 @@ import re
 from collections.abc import Iterable
 
 from django.conf import settings
-from django.contrib.auth.models import User
 
 from batches.domain.problems import Problem
 from batches.domain.text import N_
 from batches.intake.decoding import file_empty
 from batches.intake.source import FileRefusedError, rechunk
 from batches.models import Upload, UploadChunk
+from batches.store.events import Actor, person_of
 
 CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def store_upload(actor: User | None, name: str, chunks: Iterable[bytes]) -> Upload:
+def store_upload(actor: Actor, name: str, chunks: Iterable[bytes]) -> Upload:
     """Write the bytes as they come in; too many of them end it at once."""
-    upload = Upload.objects.create(name=name, size=0, sha256="", created_by=actor)
+    upload = Upload.objects.create(name=name, size=0, sha256="", created_by=person_of(actor))
     digest, size = hashlib.sha256(), 0
     for number, chunk in enumerate(rechunk(chunks)):
         size += len(chunk)

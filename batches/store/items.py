@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import connection
 
 from batches.domain.categories import Category
 from batches.domain.states import ItemState, ShardStatus, shard_sources
 
-from .events import actor_name
+from .events import Actor, actor_id, actor_name
 from .queries import sql
 
 #: most items of one transaction: claims wait for as long as it holds the job
@@ -47,7 +46,7 @@ def clock() -> datetime:
 
 
 def retry_items(
-    *, job_id: int, selection: Selection, began: datetime, actor: User | None, reason: str
+    *, job_id: int, selection: Selection, began: datetime, actor: Actor, reason: str
 ) -> Retried:
     """failed → pending for at most `CHUNK` items that failed before `began`; shards reopen."""
     reopened = shard_sources(ShardStatus.RUNNING) - {ShardStatus.PAUSED, ShardStatus.PENDING}
@@ -60,7 +59,7 @@ def retry_items(
         "began": began,
         "most": CHUNK,
         "reopened": [status.value for status in reopened],
-        "actor": actor.pk if actor else None,
+        "actor": actor_id(actor),
         "actor_name": actor_name(actor),
         "reason": reason,
     }
@@ -81,7 +80,7 @@ def reconcile_items(
     job_id: int,
     calls: Mapping[int, int | None],
     delivered: bool,
-    actor: User | None,
+    actor: Actor,
     reason: str,
 ) -> int:
     """submitted → confirmed or failed by a person's finding; how many were in a state for it.
@@ -99,7 +98,7 @@ def reconcile_items(
                 "state": (ItemState.CONFIRMED if delivered else ItemState.FAILED).value,
                 "category": None if delivered else Category.NOT_DELIVERED.value,
                 "kind": "item.delivered" if delivered else "item.not_delivered",
-                "actor": actor.pk if actor else None,
+                "actor": actor_id(actor),
                 "actor_name": actor_name(actor),
                 "reason": reason,
             },

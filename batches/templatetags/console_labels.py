@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from batches.actions.registry import get_action
+from batches.domain.actors import actor_words
 from batches.domain.alerts import sentence
 from batches.domain.categories import category_info
 from batches.domain.errors import InvalidInputError
@@ -155,6 +156,12 @@ def action_label(name: str) -> str:
         return _(get_action(name).label)
     except InvalidInputError:
         return name
+
+
+@register.filter
+def actor(actor_name: str) -> str:
+    """Who did it: a person as they were called, a command line, or the system itself."""
+    return actor_words(actor_name, _)
 
 
 @register.filter

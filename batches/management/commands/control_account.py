@@ -13,6 +13,7 @@ from batches.domain.errors import BatchesError
 from batches.models import Account
 from batches.services.accounts import Restored, restore_account, set_account_active
 
+from ._actor import shell
 from ._results import fail
 from .send_test import find_account
 
@@ -67,8 +68,8 @@ class Command(BaseCommand):
 
 def _act(account_id: int, act: str, reason: str) -> Restored:
     if act == "restore":
-        return restore_account(account_id=account_id, actor=None, reason=reason)
+        return restore_account(account_id=account_id, actor=shell(), reason=reason)
     was = Account.objects.values_list("is_active", flat=True).get(pk=account_id)
     active = act == "enable"
-    account = set_account_active(account_id=account_id, actor=None, active=active, reason=reason)
+    account = set_account_active(account_id=account_id, actor=shell(), active=active, reason=reason)
     return Restored(account, 0, changed=was is not active)

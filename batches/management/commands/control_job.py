@@ -17,6 +17,7 @@ from batches.models import Job
 from batches.selectors.report import job_report
 from batches.services import jobs
 
+from ._actor import shell
 from ._options import add_breaker, add_schedule, breaker_changes, moment
 from ._report_text import report_text
 from ._results import fail
@@ -76,7 +77,7 @@ class Command(BaseCommand):
 def act(job_id: int, verb: Verb, options: dict[str, Any]) -> Job:
     """The service of a verb with the options that it takes."""
     _refuse_foreign(verb, options)
-    common: dict[str, Any] = {"job_id": job_id, "actor": None, "reason": options["reason"]}
+    common: dict[str, Any] = {"job_id": job_id, "actor": shell(), "reason": options["reason"]}
     match verb:
         case Verb.PAUSE:
             return jobs.pause_job(**common)

@@ -21,6 +21,7 @@ from batches.services.jobs import confirm_job
 from batches.services.submission_limits import ATTEMPTS, CALL_SIZE
 from batches.services.submissions import Submission, run_intake, submit
 
+from ._actor import shell
 from ._intake import REFUSED, reasons, say_refused
 from ._options import ALL_DAY, add_breaker, add_schedule, breaker_changes, moment
 
@@ -77,7 +78,7 @@ class Command(BaseCommand):
     def _start(job: Job) -> None:
         """Confirm it, unless the same command beside this one was a moment earlier."""
         try:
-            confirm_job(job_id=job.pk, actor=None)
+            confirm_job(job_id=job.pk, actor=shell())
         except WrongStateError:
             job.refresh_from_db()
             if job.status == JobStatus.AWAITING:
@@ -87,7 +88,7 @@ class Command(BaseCommand):
         file: Path = options["file"]
         window_from, window_to = options["window"] or ALL_DAY
         return submit(
-            actor=None,
+            actor=shell(),
             action=options["action"],
             params=dict(options["param"]),
             upload_name=file.name,

@@ -15,6 +15,7 @@ from batches.domain.errors import InvalidInputError
 from batches.intake.source import source_of
 from batches.services.accounts import load_accounts
 
+from ._actor import shell
 from ._intake import REFUSED, say_refused
 
 
@@ -30,7 +31,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         file: Path = options["file"]
         try:
-            loaded = load_accounts(actor=None, source=source_of(file.name, file.read_bytes()))
+            loaded = load_accounts(actor=shell(), source=source_of(file.name, file.read_bytes()))
         except (InvalidInputError, OSError) as error:
             say_refused(self, error, as_json=options["json"])
             raise SystemExit(REFUSED) from None

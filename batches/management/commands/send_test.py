@@ -17,6 +17,7 @@ from batches.domain.text import N_
 from batches.models import Account
 from batches.services.test_send import send_test
 
+from ._actor import shell
 from ._results import fail
 
 NOT_ACCEPTED = 3
@@ -39,7 +40,10 @@ class Command(BaseCommand):
         try:
             account_id = find_account(options["guid"], options["gateway"])
             result = send_test(
-                account_id=account_id, target=options["to"], content=options["content"], actor=None
+                account_id=account_id,
+                target=options["to"],
+                content=options["content"],
+                actor=shell(),
             )
         except BatchesError as error:
             fail(self, error, as_json=as_json)

@@ -124,23 +124,14 @@ limit %(most)s
 
 -- name: verify_rates
 -- Never over: the fullest 60 seconds of each account, both ends included, since its limits were
--- last changed, against its batch rate. Requests that never left are no sends.
+-- last changed and its lane had taken that up (within two seconds), against its batch rate.
+-- Another name is no change of a limit. Requests that never left are no sends.
 with changed as (
-  select c.account_id, max(c.at) as at
-  from (
-    select e.account_id, e.at from batches_event e where e.kind = 'account.changed'
-    union all
-    select a.id, e.at
-    from batches_event e
-    join batches_gateway g on g.base_url = e.data ->> 'gateway_url'
-    join batches_account a on a.gateway_id = g.id
-    where e.kind = 'accounts.loaded'
-    union all
-    select l.object_id::bigint, l.action_time
-    from django_admin_log l join django_content_type t on t.id = l.content_type_id
-    where t.app_label = 'batches' and t.model = 'account' and l.object_id ~ '^[0-9]{1,18}$'
-  ) c
-  group by c.account_id
+  select e.account_id, max(e.at) + interval '5 seconds' as at
+  from batches_event e
+  where e.kind = 'account.changed'
+    and e.data -> 'after' ?| array['total_rate_per_min', 'online_reserve_per_min']
+  group by e.account_id
 ),
 sends as (
   select c.account_id, c.sent_at,

@@ -45,3 +45,54 @@ def text_of(response: Any) -> str:
     """The page's text with single spaces."""
     bare = re.sub(r"<[^>]+>", " ", response.content.decode())
     return re.sub(r"\s+", " ", bare)
+
+
+class _Fields(HTMLParser):
+    """What a browser would send of the page's form for a row, untouched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: dict[str, list[str]] = {}
+        self._inside = False
+        self._select = ""
+        self._area = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if tag == "form":
+            self._inside = (named.get("id") or "").endswith("_form")
+        if not self._inside:
+            return
+        name, value = named.get("name") or "", named.get("value") or ""
+        if tag == "input" and name and named.get("type") != "submit":
+            if named.get("type") in ("checkbox", "radio"):
+                if "checked" in named:
+                    self.sent.setdefault(name, []).append(value or "on")
+            else:
+                self.sent.setdefault(name, []).append(value)
+        elif tag == "select":
+            self._select = name
+        elif tag == "option" and self._select and "selected" in named:
+            self.sent.setdefault(self._select, []).append(value)
+        elif tag == "textarea":
+            self._area = name
+            self.sent[name] = [""]
+
+    def handle_data(self, data: str) -> None:
+        if self._area:
+            self.sent[self._area][0] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._inside = False
+        if tag == "select":
+            self._select = ""
+        if tag == "textarea":
+            self._area = ""
+
+
+def form_of(response: Any, **typed: Any) -> dict[str, Any]:
+    """The form of a row as the page shows it, with what a person typed into it; None unticks."""
+    parser = _Fields()
+    parser.feed(response.content.decode())
+    return {name: value for name, value in (parser.sent | typed).items() if value is not None}

@@ -15,7 +15,7 @@ from batches.selectors.overview import MAX_LINES
 from tests.factories import ShardSpec, items_of, make_job, make_user
 
 from .conftest import World
-from .pages import faults_of, text_of
+from .pages import faults_of, form_of, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -136,8 +136,7 @@ def test_a_role_saved_in_the_console_keeps_permissions_not_shown(admin_client: C
     boxes = shown.context["adminform"].form.fields["permissions"].queryset
     ticked = boxes.filter(pk__in=group.permissions.values("pk"))
     response = admin_client.post(
-        reverse("admin:auth_group_change", args=[group.pk]),
-        {"name": group.name, "permissions": [one.pk for one in ticked]},
+        reverse("admin:auth_group_change", args=[group.pk]), form_of(shown, name="运营部")
     )
     assert response.status_code == 302
     assert 0 < len(ticked) < len(before)

@@ -7,21 +7,22 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.management import call_command
 from django.utils import timezone
 
 from batches.domain.states import JobStatus
+from batches.intake.source import source_of
 from batches.models import Account, Call, Event, Item, Job, Shard
 from batches.selectors import verify as verify_module
 from batches.selectors.verify import verify
+from batches.services.accounts import load_accounts
+from batches.services.settings import change_account
 from tests.factories import (
     ShardSpec,
     items_of,
     make_account,
     make_job,
     make_lane,
-    make_user,
     other_connection,
 )
 
@@ -197,16 +198,26 @@ def test_verify_requests_that_never_left_are_no_sends(burst: Job) -> None:
 
 def test_verify_sends_before_a_change_of_the_rate_are_not_judged(burst: Job) -> None:
     account = Account.objects.get(shard__job=burst)
-    Event.objects.create(kind="account.changed", account=account)
+    change_account(account_id=account.pk, actor=None, changes={"total_rate_per_min": 2})
     assert _codes() == []
 
 
-def test_verify_sends_before_an_edit_in_the_admin_are_not_judged(burst: Job) -> None:
+def test_verify_a_lane_gets_a_moment_to_take_up_a_change(burst: Job) -> None:
     account = Account.objects.get(shard__job=burst)
-    LogEntry.objects.log_actions(
-        make_user().pk, Account.objects.filter(pk=account.pk), CHANGE, "rate", single_object=True
-    )
-    assert _codes() == []
+    Account.objects.filter(pk=account.pk).update(total_rate_per_min=4)
+    change_account(account_id=account.pk, actor=None, changes={"total_rate_per_min": 3})
+    first = Call.objects.filter(job_id=burst.pk).earliest("sent_at")
+    for ago, found in ((4, []), (6, ["over_rate"])):
+        at = first.sent_at - timedelta(seconds=ago)
+        Event.objects.filter(kind="account.changed").update(at=at)
+        assert _codes() == found
+
+
+def test_verify_another_name_excuses_nothing(burst: Job) -> None:
+    account = Account.objects.get(shard__job=burst)
+    change_account(account_id=account.pk, actor=None, changes={"name": "新名"})
+    assert Event.objects.filter(kind="account.changed").exists()
+    assert _codes() == ["over_rate"]
 
 
 def test_verify_events_that_change_no_limit_hide_nothing(burst: Job) -> None:
@@ -215,12 +226,15 @@ def test_verify_events_that_change_no_limit_hide_nothing(burst: Job) -> None:
     assert _codes() == ["over_rate"]
 
 
-def test_verify_sends_before_a_load_of_the_gateways_accounts_are_not_judged(burst: Job) -> None:
+def test_verify_a_load_that_changes_the_rate_excuses_what_was_before(burst: Job) -> None:
     account = Account.objects.get(shard__job=burst)
-    Event.objects.create(kind="accounts.loaded", data={"gateway_url": "http://elsewhere"})
-    assert _codes() == ["over_rate"]
-    Event.objects.create(kind="accounts.loaded", data={"gateway_url": account.gateway.base_url})
-    assert _codes() == []
+    head = "gateway_url,guid,total_rate_per_min"
+    for rate, found in ((3, ["over_rate"]), (4, ["over_rate"]), (2, [])):
+        Account.objects.filter(pk=account.pk).update(total_rate_per_min=3)
+        other = account.gateway.base_url if rate != 4 else "http://10.9.9.9"
+        row = f"{other},{account.guid},{rate}"
+        load_accounts(actor=None, source=source_of("a.csv", f"{head}\n{row}".encode()))
+        assert _codes() == found
 
 
 def test_verify_settled_shard_with_open_items_is_found() -> None:
