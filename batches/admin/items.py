@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from batches.models import Item, Job
-from batches.selectors.events import item_events
-from batches.selectors.items import calls_of
+from batches.selectors.item_history import item_history
+from batches.selectors.items import PAGE_SIZE, calls_of
 
 from .shell import page
 from .verbs import Offers, actor_of, job_crumbs
@@ -20,8 +20,9 @@ from .verbs import Offers, actor_of, job_crumbs
 def item(request: HttpRequest, job_id: int, item_id: int) -> HttpResponse:
     job = get_object_or_404(Job, pk=job_id)
     shown = get_object_or_404(
-        Item.objects.select_related("shard__account"), pk=item_id, job_id=job.pk
+        Item.objects.select_related("shard__account", "job"), pk=item_id, job_id=job.pk
     )
+    calls = calls_of(shown)
     cells = [*shown.fields, *[""] * len(job.columns)]
     shard = shown.shard
     return page(
@@ -31,8 +32,9 @@ def item(request: HttpRequest, job_id: int, item_id: int) -> HttpResponse:
             "job": job,
             "item": shown,
             "cells": list(zip(job.columns, cells, strict=False)),
-            "calls": calls_of(shown),
-            "events": item_events(shown),
+            "calls": calls,
+            "calls_cut": len(calls) >= PAGE_SIZE,
+            "events": item_history(shown, calls),
             "offers": Offers(job, actor_of(request)),
         },
         title=_("第 %(row)s 行 · %(target)s") % {"row": shown.row_no, "target": shown.target},

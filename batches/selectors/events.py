@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from batches.domain.actors import SHELL_SIGN
 from batches.domain.event_kinds import event_label
-from batches.models import Account, Event, Item, Job
+from batches.models import Account, Event, Job
 
 from .event_details import detail_of
 
@@ -61,12 +61,6 @@ def event_lines(*, job: Job, limit: int) -> list[EventLine]:
     """The latest events of a job, of its items not each one."""
     found = Event.objects.filter(job=job, item_id=None).select_related("account").order_by("-id")
     return [line_of(event) for event in found[:limit]]
-
-
-def item_events(item: Item) -> list[EventLine]:
-    """What people did about one item."""
-    found = Event.objects.filter(item_id=item.pk).order_by("id")[:PAGE_SIZE]
-    return [line_of(event) for event in found]
 
 
 @dataclass(frozen=True, slots=True)

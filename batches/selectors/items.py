@@ -52,9 +52,9 @@ def shard_items(shard: Shard, *, part: str = "", after: int = 0) -> ShardItems:
 
 
 def calls_of(item: Item) -> list[Call]:
-    """The requests that carried the item, oldest first."""
+    """The requests that carried the item, oldest first; of very many, the latest."""
     found = Call.objects.filter(shard_id=item.shard_id, item_ids__contains=[item.pk])
-    return list(found.order_by("id")[:PAGE_SIZE])
+    return list(found.order_by("-id")[:PAGE_SIZE])[::-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ from batches.store.items import Selection
 from .acting import Act, acting, fresh
 from .retry_preview import failed_by_category, selection_of
 
+#: most items that the event of a retry names one by one
+NAMED_MOST = 200
+
 
 def retry_failed(
     *,
@@ -56,6 +59,7 @@ def retry_failed(
                 "code": code,
                 "shard": shard_ordinal,
                 "items": None if item_ids is None else len(set(item_ids)),
+                **_named(item_ids),
             },
         )
         if not run.step(act):
@@ -85,7 +89,8 @@ class _Run:
 
     @property
     def data(self) -> dict[str, Any]:
-        return {"count": self.moved, "resent": self.resent, **self.asked}
+        began = self.began.isoformat()
+        return {"count": self.moved, "resent": self.resent, "began": began, **self.asked}
 
     def step(self, act: Act) -> int:
         """Take up some more under the job's lock; the last step writes the one event."""
@@ -120,6 +125,13 @@ class _Run:
             act.log("job.retried", **self.data)
         self.logged = not self.parts
         return moved
+
+
+def _named(item_ids: Collection[int] | None) -> dict[str, Any]:
+    """Items named one by one, for their own histories; what a person ticked is never more."""
+    if item_ids is None or len(item_ids) > NAMED_MOST:
+        return {}
+    return {"item_ids": sorted(set(item_ids))}
 
 
 def _parts(selection: Selection) -> list[Selection]:
