@@ -37,6 +37,11 @@ class BreakerWindow:
             self._last = deque(self._last, maxlen=size)
             self._bad = sum(self._last)
 
+    def clear(self) -> None:
+        """Forget every outcome."""
+        self._last.clear()
+        self._bad = 0
+
     def add(self, *, bad: bool) -> bool:
         """Count one outcome; returns whether the breaker is open now."""
         if len(self._last) == self._last.maxlen:

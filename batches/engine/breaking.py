@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from datetime import datetime
 from functools import partial
+from typing import Any
 
 from batches.domain.categories import Category
 from batches.domain.decisions import Decision
-from batches.domain.states import PauseReason
+from batches.domain.states import JobStatus, PauseReason
 from batches.store.settle import Settled
 from batches.store.trips import lose_credential, trip_job
 
@@ -44,13 +46,21 @@ def _account(state: LaneState, flight: Flight, decision: Decision) -> None:
     state.trips.append(partial(lose_credential, account.account_id, note=note))
 
 
+def watch_minutes(state: LaneState, row: Any) -> None:
+    """Look at a job's latest outcomes in the database: those of other lanes and turns count too.
+
+    `row` is one of `lane_jobs`. Few outcomes a minute, or many lanes, would else never fill the
+    window that one turn has in mind.
+    """
+    if row.status != JobStatus.RUNNING or row.judged < row.breaker_min_sample:
+        return
+    if row.bad >= row.breaker_ratio * row.judged:
+        data = {"bad": row.bad, "sample": row.judged}
+        _stop(state, row.id, PauseReason.BREAKER, data, since=row.breaker_from)
+
+
 def _job(state: LaneState, flight: Flight, reason: PauseReason, decision: Decision) -> None:
     job = flight.job
-    now = time.monotonic()
-    if state.blocked.get(job.job_id, 0.0) > now + MEANWHILE / 2:
-        return  # being carried out
-    state.blocked[job.job_id] = now + MEANWHILE
-    log.warning("job %d is stopped: %s", job.job_id, reason)
     data = {
         "bad": job.breaker.bad,
         "sample": job.breaker.sample,
@@ -58,6 +68,23 @@ def _job(state: LaneState, flight: Flight, reason: PauseReason, decision: Decisi
         "code": decision.code,
     }
     account_id = flight.account.account_id if reason is PauseReason.PERMISSION else None
+    _stop(state, job.job_id, reason, data, account_id=account_id, since=job.breaker_from)
+
+
+def _stop(
+    state: LaneState,
+    job_id: int,
+    reason: PauseReason,
+    data: dict[str, Any],
+    *,
+    account_id: int | None = None,
+    since: datetime | None,
+) -> None:
+    now = time.monotonic()
+    if state.blocked.get(job_id, 0.0) > now + MEANWHILE / 2:
+        return  # being carried out
+    state.blocked[job_id] = now + MEANWHILE
+    log.warning("job %d is stopped: %s", job_id, reason)
     state.trips.append(
-        partial(trip_job, job.job_id, reason=reason, data=data, account_id=account_id)
+        partial(trip_job, job_id, reason=reason, data=data, account_id=account_id, since=since)
     )

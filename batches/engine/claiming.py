@@ -187,9 +187,10 @@ class Claimer:
         permit_until: float | None,
     ) -> None:
         state = self._state
-        account = pick.account
+        account, shard = pick.account, pick.shard
         call_id = mine[0][1].call_id
         account.inflight += 1
+        account.probing += shard.probe
         state.sent += len(mine)
         state.open_calls.add(call_id)
         flight = Flight(
@@ -202,6 +203,7 @@ class Claimer:
             claimed_at=began,
             place=place,
             permit_until=permit_until,
+            probe=shard.probe,
         )
         task = asyncio.get_running_loop().create_task(self._fly(flight))
         task.add_done_callback(partial(self._cut_off, flight))
@@ -222,6 +224,7 @@ class Claimer:
         self._admission.ended(flight.gateway, flight.place)
         account = flight.account
         account.inflight -= 1
+        account.probing -= flight.probe
         account.slow = time.monotonic() - flight.claimed_at > SLOW_FLIGHT
         hold = max([d.hold for d in settled.decisions])
         if hold or settled.late:

@@ -55,7 +55,8 @@ def pick_due(state: LaneState, most: int) -> list[Pick]:
             continue
         shard, job = taken
         gateway = state.gateways[account.gateway_id]
-        size = account.call_size(job, state.jobs, gateway) if job.call_size > 1 else 1
+        alone = job.call_size == 1 or shard.probe
+        size = 1 if alone else account.call_size(job, state.jobs, gateway)
         items = _together(shard, job, gateway, size)
         left = len(shard.buffer)
         if left < max(REFILL_BELOW, size) and not (shard.ended and left):

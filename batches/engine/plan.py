@@ -7,6 +7,7 @@ import itertools
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from batches.actions.base import Compiled
 from batches.domain.breaker import BreakerWindow
@@ -42,6 +43,8 @@ class ShardPlan:
     read_after: float = 0.0
     #: nothing lies beyond what was read; worth another look once the look-ahead is used up
     ended: bool = False
+    #: half-open: calls of one item, one at a time for the account
+    probe: bool = False
 
 
 @dataclass(slots=True)
@@ -86,6 +89,8 @@ class AccountPlan:
     #: monotonic time of its next send
     due: float = 0.0
     inflight: int = 0
+    #: those of half-open shards
+    probing: int = 0
     #: a claim for it is under way; until that ends it is neither picked again nor let go
     picked: bool = False
     unsent_streak: int = 0
@@ -109,7 +114,7 @@ class AccountPlan:
         chosen: tuple[int, int, int] | None = None
         for job_id, ring in self.jobs.items():
             plan = jobs.get(job_id)
-            if plan is None or blocked.get(job_id, 0.0) > now or not _any_buffer(ring):
+            if plan is None or blocked.get(job_id, 0.0) > now or not self._any_item(ring):
                 continue
             # among equals, the one served longest ago comes first
             rank = (-plan.priority, self.served.get(job_id, 0), job_id)
@@ -121,7 +126,7 @@ class AccountPlan:
         self.turn += 1
         self.served[job] = self.turn
         ring = self.jobs[job]
-        while not ring[0].buffer:
+        while not ring[0].buffer or (ring[0].probe and self.probing):
             ring.rotate(-1)
         shard = ring[0]
         ring.rotate(-1)
@@ -142,19 +147,18 @@ class AccountPlan:
         return min(s for plan in map(jobs.get, self.jobs) if plan and (s := size(plan)) > 1)
 
     def has_item(self) -> bool:
-        """Whether any shard has something in its look-ahead."""
+        """Whether any shard may send something of its look-ahead."""
         # a loop, for this is asked several times per item
         for ring in self.jobs.values():  # noqa: SIM110
-            if _any_buffer(ring):
+            if self._any_item(ring):
                 return True
         return False
 
-
-def _any_buffer(ring: deque[ShardPlan]) -> bool:
-    for shard in ring:  # noqa: SIM110 - a generator for `any` costs more than its loop
-        if shard.buffer:
-            return True
-    return False
+    def _any_item(self, ring: deque[ShardPlan]) -> bool:
+        for shard in ring:  # noqa: SIM110 - a generator for `any` costs more than its loop
+            if shard.buffer and not (shard.probe and self.probing):
+                return True
+        return False
 
 
 @dataclass(slots=True)
@@ -169,6 +173,8 @@ class JobPlan:
     #: targets per call, before the gateway's and the account's own limits
     call_size: int
     breaker: BreakerWindow
+    #: the resume since which it counts
+    breaker_from: datetime | None = None
 
 
 class ReadyHeap:

@@ -40,6 +40,8 @@ class Flight:
     place: str = ""
     #: monotonic moment after which the gateway's permit is no longer good; None without one
     permit_until: float | None = None
+    #: of a half-open shard
+    probe: bool = False
 
 
 async def fly(

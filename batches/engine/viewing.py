@@ -22,6 +22,7 @@ from batches.store import lanes as store
 from batches.store.connections import Connection, connect
 from batches.store.trips import tell_uncompiled
 
+from .breaking import watch_minutes
 from .plan import LOOK_AHEAD, AccountPlan, GatewayPlan, JobPlan, PlannedItem, ShardPlan
 from .state import LaneState
 
@@ -96,6 +97,7 @@ async def _refresh_shards(conn: Connection, state: LaneState) -> None:
             state.shards[row.id] = shard
             ring = state.accounts[row.account_id].jobs.setdefault(row.job_id, deque())
             ring.append(shard)
+        shard.probe = row.probe
         if not shard.buffer:
             state.want_items(shard)
     for gone in state.shards.keys() - live:
@@ -124,10 +126,13 @@ async def _load_jobs(conn: Connection, state: LaneState, ids: set[int]) -> None:
     for row in await store.jobs(conn, ids=sorted(ids | flying)):
         if row.status == "terminating":
             _cut_off(state, row.id)
-        if row.id in state.jobs:
-            state.jobs[row.id].priority = row.priority
-            state.jobs[row.id].max_attempts = row.max_attempts
-            state.jobs[row.id].breaker.adjust(
+        if plan := state.jobs.get(row.id):
+            plan.priority = row.priority
+            plan.max_attempts = row.max_attempts
+            if plan.breaker_from != row.breaker_from:
+                plan.breaker.clear()
+                plan.breaker_from = row.breaker_from
+            plan.breaker.adjust(
                 ratio=row.breaker_ratio, size=row.breaker_window, min_sample=row.breaker_min_sample
             )
         elif (
@@ -136,6 +141,7 @@ async def _load_jobs(conn: Connection, state: LaneState, ids: set[int]) -> None:
             and (plan := _compile(row, state)) is not None
         ):
             state.jobs[row.id] = plan
+        watch_minutes(state, row)
     for gone in state.jobs.keys() - ids - flying:
         del state.jobs[gone]
 
@@ -160,6 +166,7 @@ def _compile(row: Any, state: LaneState) -> JobPlan | None:
         breaker=BreakerWindow(
             ratio=row.breaker_ratio, size=row.breaker_window, min_sample=row.breaker_min_sample
         ),
+        breaker_from=row.breaker_from,
     )
 
 

@@ -120,6 +120,8 @@ class Job(models.Model):
     breaker_min_sample = models.PositiveIntegerField(_l("失败率最少样本"), default=50)
     #: share of stopped shards that stops the job
     breaker_shard_share = models.FloatField(_l("熔断分片占比上限"), default=0.5)
+    #: the last resume; outcomes before it are forgiven
+    breaker_from = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         verbose_name = _l("作业")
@@ -218,6 +220,8 @@ class Shard(models.Model):
     in_doubt = models.IntegerField(default=0)
     #: consecutive bad outcomes, for the breaker
     bad_streak = models.PositiveIntegerField(default=0)
+    #: taken up after a stop: one item at a time until one went well, and none after a bad one
+    probe = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         verbose_name = _l("分片")
@@ -409,6 +413,9 @@ class JobMinute(models.Model):
     failed = models.PositiveIntegerField(default=0)
     in_doubt = models.PositiveIntegerField(default=0)
     returned = models.PositiveIntegerField(default=0)
+    #: outcomes that the breaker counts, and the bad ones of them
+    judged = models.PositiveIntegerField(default=0, db_default=0)
+    bad = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [

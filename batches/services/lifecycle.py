@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.db.models import Sum
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -19,12 +18,13 @@ from batches.domain.text import N_
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job, Shard
 from batches.store import jobs as store
+from batches.store.events import Actor
 
 from .acting import Act, acting, fresh
 from .permissions import needs_second_person, require
 
 
-def confirm_job(*, job_id: int, actor: User | None, expected_version: int | None = None) -> Job:
+def confirm_job(*, job_id: int, actor: Actor, expected_version: int | None = None) -> Job:
     """awaiting → running: from now on items may be sent."""
     with acting(Verb.CONFIRM, job_id=job_id, actor=actor, expected_version=expected_version) as act:
         if needs_second_person(job=act.job, actor=actor):
@@ -41,7 +41,7 @@ def confirm_job(*, job_id: int, actor: User | None, expected_version: int | None
 
 
 def pause_job(
-    *, job_id: int, actor: User | None, reason: str = "", expected_version: int | None = None
+    *, job_id: int, actor: Actor, reason: str = "", expected_version: int | None = None
 ) -> Job:
     """No further claim commits after this; what is in flight is still recorded.
 
@@ -58,12 +58,13 @@ def pause_job(
 
 
 def resume_job(
-    *, job_id: int, actor: User | None, reason: str = "", expected_version: int | None = None
+    *, job_id: int, actor: Actor, reason: str = "", expected_version: int | None = None
 ) -> Job:
     """Back to running.
 
-    Shards that the system had stopped (breaker, lost login, permission) are taken up again too;
-    each stops again at its first bad outcome. That is also what resuming a job means that runs
+    Shards that the system had stopped (breaker, lost login) are taken up again too, half-open: one
+    item at a time until one went well, and stopped again by a bad one. So is every shard of a job
+    that was stopped as a whole. That is also what resuming a job means that runs
     on with some of its shards stopped. A job at a checkpoint passes it (needs the approver's
     permission); a terminated one first needs all its doubts reconciled.
     """
@@ -91,6 +92,8 @@ def resume_job(
         act.trust_accounts()
         if shards := store.resume_tripped_shards(job_id):
             data["shards"] = shards
+        if act.job.pause_reason in (PauseReason.BREAKER, PauseReason.PERMISSION):
+            store.probe_shards(job_id)
         if act.status is JobStatus.RUNNING:
             act.done(bool(shards) and store.change_job(job_id=job_id, sources=[act.status]))
             act.log("job.resumed", **data)
@@ -129,7 +132,7 @@ def _refuse_used_up(act: Act) -> None:
 
 
 def cancel_job(
-    *, job_id: int, actor: User | None, reason: str, expected_version: int | None = None
+    *, job_id: int, actor: Actor, reason: str, expected_version: int | None = None
 ) -> Job:
     """Give up what is not sent yet, for good; what was sent stays sent.
 
@@ -153,7 +156,7 @@ def cancel_job(
 def terminate_job(
     *,
     job_id: int,
-    actor: User | None,
+    actor: Actor,
     reason: str,
     confirm_name: str | None = None,
     expected_version: int | None = None,

@@ -56,10 +56,17 @@ async def together(conn: Connection) -> AsyncIterator[None]:
     it at its end; that end is waited for. BEGIN and COMMIT would cost two more statements. Results
     are fetched after the block. A commit that is refused leaves the connection out of step: it is
     closed then, so that whoever uses it connects again.
+
+    Raises `psycopg.Error`.
     """
     try:
         async with conn.pipeline():
             yield
+    except IndexError as error:
+        # psycopg's queue of results is empty when one more arrives: a server that ends a session
+        # says so without having been asked
+        await conn.close()
+        raise psycopg.OperationalError("the server spoke out of turn") from error
     except BaseException:
         if conn.pgconn.pipeline_status != PipelineStatus.OFF:
             await conn.close()

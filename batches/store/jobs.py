@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db import connection
-from django.db.models import F
+from django.db.models import Case, F, Value, When
 from django.db.models.functions import Now
 
 from batches.domain.states import JobStatus, PauseReason, ShardStatus, job_sources, shard_sources
@@ -54,8 +54,14 @@ def start_job(job_id: int) -> bool:
 
 
 def resume_job(*, job_id: int, **columns: Any) -> bool:
-    """Back to running, whatever it stopped for."""
-    return move_job(job_id=job_id, target=JobStatus.RUNNING, finished_at=None, **columns)
+    """Back to running, whatever it stopped for; the breaker counts anew."""
+    return move_job(
+        job_id=job_id,
+        target=JobStatus.RUNNING,
+        finished_at=None,
+        breaker_from=Now(),
+        **columns,
+    )
 
 
 def change_job(*, job_id: int, sources: Iterable[JobStatus], **columns: Any) -> bool:
@@ -88,10 +94,14 @@ def move_shard(
     if target is ShardStatus.RUNNING:
         # reopening a settled shard is what a retry does, with its counters
         sources = [ShardStatus.PAUSED.value]
-    moved = Shard.objects.filter(job_id=job_id, ordinal=ordinal, status__in=sources).update(
-        status=target.value, reason=reason.value if reason else ""
-    )
-    return moved == 1
+    found = Shard.objects.filter(job_id=job_id, ordinal=ordinal, status__in=sources)
+    columns: dict[str, Any] = {"status": target.value, "reason": reason.value if reason else ""}
+    if target is ShardStatus.RUNNING:
+        # stopped by the system: half-open
+        columns["probe"] = Case(
+            When(reason=PauseReason.OPERATOR.value, then=F("probe")), default=Value(True)
+        )
+    return found.update(**columns) == 1
 
 
 def trust_accounts(*, job_id: int, ordinal: int | None = None) -> list[int]:
@@ -99,6 +109,12 @@ def trust_accounts(*, job_id: int, ordinal: int | None = None) -> list[int]:
     with connection.cursor() as cursor:
         cursor.execute(sql("trust_accounts"), {"job": job_id, "ordinal": ordinal})
         return sorted(row[0] for row in cursor.fetchall())
+
+
+def probe_shards(job_id: int) -> None:
+    """Each shard that runs tries with one item before it goes on in step."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql("probe_shards"), {"job": job_id})
 
 
 def resume_tripped_shards(job_id: int) -> list[int]:

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import transaction
 
 from batches.domain.states import JobStatus, PauseReason
 
 from . import jobs
-from .advance import run_query
-from .events import add_event
+from .events import Actor, add_event
+from .queries import run_query
 
 
 def trip_job(
-    job_id: int, *, reason: PauseReason, data: Mapping[str, Any], account_id: int | None = None
+    job_id: int,
+    *,
+    reason: PauseReason,
+    data: Mapping[str, Any],
+    account_id: int | None = None,
+    since: datetime | None = None,
 ) -> bool:
     """running → paused (or pausing, with calls in flight); False if it runs no more.
 
-    `account_id` is the account whose answer it was, where the stop is about that one.
+    `account_id` is the account whose answer it was, where the stop is about that one. `since` is
+    the resume after which the outcomes were counted: a breaker's stop that comes after another
+    one is about what that has forgiven.
     """
     with transaction.atomic():
         job = jobs.lock_job(job_id)
         if job.status != JobStatus.RUNNING:
+            return False
+        if reason is PauseReason.BREAKER and job.breaker_from != since:
             return False
         inflight = jobs.in_flight(job_id)
         target = JobStatus.PAUSING if inflight else JobStatus.PAUSED
@@ -69,7 +78,7 @@ def lose_credential(account_id: int, *, note: str) -> int:
     return len(paused)
 
 
-def restore_credential(account_id: int, *, actor: User | None, reason: str) -> int | None:
+def restore_credential(account_id: int, *, actor: Actor, reason: str) -> int | None:
     """The account counts as well again and its shards run, in every job; returns how many.
 
     None if it was well and nothing stood because of it: then nothing is written.

@@ -63,6 +63,8 @@ class ShardModel:
     ordinal: int
     status: str = "running"
     bad_streak: int = 0
+    #: half-open: one item at a time, until one went well
+    probe: bool = False
 
 
 @dataclass
@@ -200,6 +202,8 @@ class Model:
                 for item in dict.fromkeys(want.items)
                 if ours and item not in seen and self._may_go(self.items[item])
             ][: self.size]
+            if fitting and (shard := self.shards[self.items[fitting[0]].shard]).probe:
+                fitting = [] if self._in_flight(shard.id) else fitting[:1]
             call = []
             for item in fitting:
                 job = self.job_of(self.items[item])
@@ -210,6 +214,9 @@ class Model:
             if call:
                 calls.append(tuple(call))
         return calls
+
+    def _in_flight(self, shard: int) -> bool:
+        return any(c.open and self.items[c.items[0]].shard == shard for c in self.calls.values())
 
     def _may_go(self, item: ItemModel) -> bool:
         return (
@@ -288,12 +295,13 @@ class Model:
         good = any(decision.fate in (Fate.CONFIRMED, Fate.ACCEPTED) for decision in decisions)
         before = shard.bad_streak
         shard.bad_streak = 0 if good else before + bad
+        probed, shard.probe = shard.probe, shard.probe and not good
         pending, submitted, _doubt, _confirmed, failed, _abandoned = self.counters(shard.id)
         if pending == 0 and submitted == 0 and shard.status in (*RUNNABLE, "paused"):
             everything = failed == len(self.of_shard(shard.id))
             shard.status = "failed" if everything else "completed"
         elif shard.status in RUNNABLE and not good and bad >= 1:
-            tripped = shard.bad_streak >= self.jobs[shard.job].streak
+            tripped = probed or shard.bad_streak >= self.jobs[shard.job].streak
             shard.status = "paused" if tripped else shard.status
 
     # --- the operator ----------------------------------------------------------------------------

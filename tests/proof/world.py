@@ -265,7 +265,8 @@ class World:
             job = self.model.jobs[job_id]
             job.status, job.passed = status, passed
         for shard_id, row in seen["shards"].items():
-            self.model.shards[shard_id].status = row[7]
+            shard = self.model.shards[shard_id]
+            shard.status, shard.probe = row[7], row[9]
 
 
 def compare(model: m.Model, seen: Stored, *, statuses: bool) -> None:
@@ -278,13 +279,13 @@ def compare(model: m.Model, seen: Stored, *, statuses: bool) -> None:
         found = (told, call, attempt, waits)
         assert found == (item.state, item.call, item.attempt, item.waits), f"{item}: {found}"
     assert seen["items"].keys() == model.items.keys()
-    for shard_id, (*counters, total, status, streak) in seen["shards"].items():
+    for shard_id, (*counters, total, status, streak, probe) in seen["shards"].items():
         shard = model.shards[shard_id]
         assert tuple(counters) == model.counters(shard_id), f"{shard}: counters {counters}"
         assert sum(counters) - counters[2] == total, f"{shard}: states do not sum to the total"
         if statuses:
-            moved = (status, streak)
-            assert moved == (shard.status, shard.bad_streak), f"{shard}: {moved}"
+            moved = (status, streak, probe)
+            assert moved == (shard.status, shard.bad_streak, shard.probe), f"{shard}: {moved}"
     for job_id, (status, used, limit, _passed, _total) in seen["jobs"].items():
         job = model.jobs[job_id]
         assert (used, limit) == (job.used, job.limit), f"{job}: {used} of {limit} stored"

@@ -188,8 +188,8 @@ where id = %(account)s and health = 'credential'
 returning id
 
 -- name: resume_account_shards
--- `bad_streak` stays as it is: half-open, as after any other stop.
-update batches_shard s set status = 'running', reason = ''
+-- Half-open, as after any other stop: with one item first.
+update batches_shard s set status = 'running', reason = '', probe = true
 from (
   select id from batches_shard
   where account_id = %(account)s and job_id = any(%(jobs)s)

@@ -78,7 +78,12 @@ cand as materialized (
   select i.id, i.shard_id, s.job_id, a.id as account_id, a.base, a.step, a.slack, a.grp,
     a.first + u.n as ord,
     dense_rank() over (partition by a.id order by a.grp) as call_no,
-    row_number() over (partition by a.grp order by u.n) as place, a.size, a.nominal
+    row_number() over (partition by a.grp order by u.n) as place, a.size, a.nominal,
+    -- half-open: one item at a time, also for a lane that has not yet seen so
+    case when s.probe then exists (
+      select from batches_call c
+      where c.shard_id = i.shard_id and c.answered_at is null and c.lost_at is null offset 0
+    ) end as waits
   from paced a
   cross join lateral (
     -- an item that was read twice is still sent once
@@ -90,7 +95,7 @@ cand as materialized (
     select id, shard_id, state, due_at from batches_item where id = u.id offset 0
   ) i
   cross join lateral (
-    select job_id, account_id, status from batches_shard where id = i.shard_id offset 0
+    select job_id, account_id, status, probe from batches_shard where id = i.shard_id offset 0
   ) s
   cross join t
   where i.state = 'pending' and s.status in ('pending', 'running') and s.account_id = a.id
@@ -101,6 +106,7 @@ timely as materialized (
   from cand c, t
   where c.base + (c.call_no - 1) * c.step * interval '1 second' <= t.at
     and c.place <= least(c.size, c.nominal)
+    and (c.waits is null or (not c.waits and c.place = 1 and c.call_no = 1))
 ),
 job as materialized (
   select j.id, j.rate_step, j.rate_base,

@@ -81,7 +81,7 @@ from batches_gateway g
 where g.id in (select gateway_id from batches_account where lane_id = %(lane)s)
 
 -- name: lane_shards
-select s.id, s.account_id, s.job_id, s.status, s.pending
+select s.id, s.account_id, s.job_id, s.status, s.pending, s.probe
 from batches_shard s
 join batches_account a on a.id = s.account_id
 join batches_job j on j.id = s.job_id
@@ -91,10 +91,24 @@ where a.lane_id = %(lane)s and s.status in ('pending', 'running') and s.pending 
 order by s.job_id, s.ordinal
 
 -- name: lane_jobs
+-- `judged` and `bad`: the latest outcomes, of every lane and turn, by whole minutes until there are
+-- as many as the window holds; those before the last resume, and its own minute, do not count.
 select j.id, j.status, j.action, j.params, j.columns, j.mapping, j.confirm_policy,
   j.max_attempts, j.priority, j.breaker_ratio, j.breaker_window, j.breaker_min_sample,
-  j.call_size
+  j.call_size, j.breaker_from, w.judged, w.bad
 from batches_job j
+cross join lateral (
+  select coalesce(sum(m.judged), 0)::bigint as judged, coalesce(sum(m.bad), 0)::bigint as bad
+  from (
+    select judged, bad, sum(judged) over (order by minute desc) - judged as later
+    from (
+      select minute, judged, bad from batches_jobminute
+      where job_id = j.id and minute > coalesce(j.breaker_from, '-infinity')
+      order by minute desc limit j.breaker_window
+    ) m
+  ) m
+  where m.later < j.breaker_window
+) w
 where j.id = any(%(jobs)s)
 
 -- name: start_shards

@@ -78,7 +78,7 @@ delta as materialized (
 ordered as materialized (
   select d.*,
     s.status in ('pending', 'running') and not d.any_good and d.bad > 0
-      and s.bad_streak + d.bad >= j.breaker_streak as trips
+      and (s.probe or s.bad_streak + d.bad >= j.breaker_streak) as trips
   from delta d
   join batches_shard s on s.id = d.shard_id
   join batches_job j on j.id = d.job_id
@@ -96,6 +96,7 @@ shard as (
     cursor = greatest(s.cursor, d.seq),
     last_advanced_at = case when d.seq is null then s.last_advanced_at else t.at end,
     bad_streak = case when d.any_good then 0 else s.bad_streak + d.bad end,
+    probe = s.probe and not d.any_good,
     status = case
       when s.status in ('pending', 'running', 'paused')
         and s.pending + d.pending = 0 and s.submitted + d.submitted = 0
@@ -121,17 +122,21 @@ trip as (
   from shard s, t where s.tripped
 ),
 minute as (
-  insert into batches_jobminute (job_id, minute, sent, confirmed, failed, in_doubt, returned)
+  insert into batches_jobminute
+    (job_id, minute, sent, confirmed, failed, in_doubt, returned, judged, bad)
   select job_id, date_trunc('minute', t.at),
     sum((not was_doubt and not refund)::int), sum((state = 'confirmed')::int), sum((state = 'failed')::int),
-    sum((fate = 'doubt')::int), sum((refund and reached and not was_doubt)::int)
+    sum((fate = 'doubt')::int), sum((refund and reached and not was_doubt)::int),
+    sum((bad or fate in ('confirmed', 'accepted'))::int), sum(bad::int)
   from judged, t group by job_id, t.at order by job_id
   on conflict (job_id, minute) do update
   set sent = batches_jobminute.sent + excluded.sent,
     confirmed = batches_jobminute.confirmed + excluded.confirmed,
     failed = batches_jobminute.failed + excluded.failed,
     in_doubt = batches_jobminute.in_doubt + excluded.in_doubt,
-    returned = batches_jobminute.returned + excluded.returned
+    returned = batches_jobminute.returned + excluded.returned,
+    judged = batches_jobminute.judged + excluded.judged,
+    bad = batches_jobminute.bad + excluded.bad
 ),
 refund as (
   update batches_job j

@@ -36,9 +36,9 @@ where a.id = o.id
 returning a.id
 
 -- name: resume_tripped_shards
--- `bad_streak` stays as it is: one more bad outcome trips the shard again (half-open).
+-- Half-open: each tries with one item first (`probe`).
 update batches_shard s
-set status = 'running', reason = ''
+set status = 'running', reason = '', probe = true
 from (
   select id from batches_shard
   where job_id = %(job)s and status = 'paused' and reason <> %(person)s
@@ -46,6 +46,17 @@ from (
 ) o
 where s.id = o.id and s.status = 'paused'
 returning s.ordinal
+
+-- name: probe_shards
+-- The job as a whole was stopped: each of its shards tries with one item first.
+update batches_shard s
+set probe = true
+from (
+  select id from batches_shard
+  where job_id = %(job)s and status in ('pending', 'running')
+  order by id for no key update
+) o
+where s.id = o.id
 
 -- name: pick_failed
 -- Some failed items of a retry, any of them, so that the scan ends as soon as there are enough;

@@ -39,7 +39,7 @@ def test_flight_cut_off_before_its_first_step_is_recorded_as_never_sent():
             job_id=1, max_attempts=3, waits_for_confirmation=False,
             breaker=SimpleNamespace(add=lambda **_: False),
         )  # fmt: skip
-        shard: Any = SimpleNamespace(job_id=1)
+        shard: Any = SimpleNamespace(job_id=1, probe=False)
         item = PlannedItem(5, 1, "t1", [])
         gateway: Any = SimpleNamespace(gateway_id=1)
         pick = Pick(account, shard, job, gateway, 1, [item])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Any
 
 import psycopg
@@ -120,3 +121,19 @@ def test_together_sees_in_its_second_statement_what_was_committed_before_it(scra
             await other.close()
 
     assert run(go()) == 1
+
+
+def test_together_with_a_result_too_many_closes_and_says_so():
+    """As when a server that ends the session speaks in the middle of a pipeline."""
+
+    async def go() -> None:
+        conn = await connections.connect("together")
+        try:
+            with pytest.raises(psycopg.OperationalError):
+                async with connections.together(conn):
+                    deque[int]().popleft()
+            assert conn.closed
+        finally:
+            await conn.close()
+
+    run(go())
