@@ -66,7 +66,7 @@ def test_failures_of_several_short_turns_add_up(stage: Stage):
                 await play_turn(options=short)
                 assert fault.fired - before < 30, "one turn alone must not fill the sample"
                 turns += 1
-            assert 2 <= turns
+            assert turns >= 2
             assert 30 <= fault.fired <= 60
         await in_thread(job.refresh_from_db)
         assert (job.status, job.pause_reason) == ("paused", "breaker")
