@@ -2,7 +2,8 @@
 
 from .accounts import Account, Contact, Gateway
 from .files import Rejection, Upload, UploadChunk
-from .jobs import Call, Item, Job, JobMinute, Shard
+from .items import Call, Item, JobMinute
+from .jobs import Job, Shard
 from .ops import Alert, Event, Lane
 
 __all__ = [
