@@ -15,15 +15,13 @@ from django.utils.translation import pgettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from batches.domain.errors import InvalidInputError, NotAllowedError
+from batches.domain.verbs import CHANGE_ACCOUNTS, OPERATE
 from batches.models import Account, Job
 from batches.selectors.accounts import account_page
 from batches.services.account_switch import restore_account, set_account_active
-from batches.services.test_send import OPERATE
 
 from .shell import number, page
 from .verbs import actor_of, forbidden, problem_texts, see_other
-
-CHANGE = "batches.change_account"
 
 
 @require_safe
@@ -49,7 +47,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
             "job": Job.objects.filter(pk=job_id).first() if job_id is not None else None,
             "all_url": f"?{urlencode(without_trouble)}",
             "trouble_url": f"?{urlencode(without_trouble | {'trouble': '1'})}",
-            "may_change": request.user.has_perm(CHANGE),
+            "may_change": request.user.has_perm(CHANGE_ACCOUNTS),
             "may_test": request.user.has_perm(OPERATE),
             "may_add": request.user.has_perm("batches.add_account"),
             "paged": after > 0,
@@ -66,7 +64,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
 def set_active(request: HttpRequest, account_id: int) -> HttpResponse:
     """GET asks for the reason of switching off; POST switches (`active` = 1 or 0)."""
     account = get_object_or_404(Account.objects.select_related("gateway"), pk=account_id)
-    if not request.user.has_perm(CHANGE):
+    if not request.user.has_perm(CHANGE_ACCOUNTS):
         return forbidden(request, _("您没有权限：修改账号。请联系主管。"))
     if request.method == "GET":
         return _ask(request, account)

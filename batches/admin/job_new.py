@@ -21,10 +21,11 @@ from batches.domain.columns import ACCOUNT
 from batches.domain.errors import InvalidInputError, NotAllowedError
 from batches.domain.problems import Problem
 from batches.domain.text import N_
+from batches.domain.verbs import OPERATE
 from batches.models import Job
 from batches.models.jobs import BadRows
 from batches.services.permissions import require
-from batches.services.submissions import OPERATE, Submission, submit
+from batches.services.submissions import Submission, submit
 
 from . import limit_fields as fields
 from .job_limits import CLOSES, OPENS, PRIORITY, START, breaker_fields

@@ -11,6 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _l
 from django.utils.translation import pgettext_lazy
 
+from batches.domain.verbs import OPERATE
 from batches.selectors.overview import nav_counts
 
 
@@ -32,7 +33,7 @@ class NavItem:
 _ITEMS: tuple[tuple[str, Promise, str, str], ...] = (
     ("index", _l("总览"), "gauge", ""),
     ("jobs", pgettext_lazy("plural", "作业"), "stack", ""),
-    ("job_new", _l("新建作业"), "plus", "batches.operate_job"),
+    ("job_new", _l("新建作业"), "plus", OPERATE),
     ("reconcile", _l("待核实"), "question", ""),
     ("accounts", pgettext_lazy("plural", "账号"), "person", ""),
     ("batches_gateway_changelist", pgettext_lazy("plural", "网关"), "plug", "batches.view_gateway"),

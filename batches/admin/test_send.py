@@ -16,9 +16,10 @@ from django.utils.translation import pgettext
 from django.views.decorators.http import require_http_methods
 
 from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
+from batches.domain.verbs import OPERATE
 from batches.models import Account
 from batches.services.permissions import is_allowed
-from batches.services.test_send import OPERATE, send_test
+from batches.services.test_send import send_test
 
 from .shell import page
 from .verbs import actor_of, forbidden, problem_texts, see_other

@@ -9,7 +9,10 @@ from .breaker import Thresholds
 from .problems import Problem, Term
 from .text import N_
 
+#: most that a column holds, with room for what is added to it
 NUMBER_MAX = 2_000_000_000
+#: most items that one request may name one by one
+NAMED_ITEMS_MAX = 50_000
 CALL_SIZE_MAX = 50
 ATTEMPTS_MAX = 20
 PRIORITY_MAX = 100

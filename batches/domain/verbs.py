@@ -47,37 +47,40 @@ class VerbInfo:
 _S = JobStatus
 #: a job that still has, or may get again, something to send
 _LIVE = frozenset({_S.AWAITING, _S.RUNNING, _S.PAUSING, _S.PAUSED, _S.VERIFYING, _S.TERMINATED})
-_OPERATE = "batches.operate_job"
+#: what starts, stops and takes up; also what makes jobs and sends a test
+OPERATE = "batches.operate_job"
+#: accounts in and out of batch sending, their rates, and files of them
+CHANGE_ACCOUNTS = "batches.change_account"
 _APPROVE = "batches.approve_job"
 
 VERBS: Mapping[Verb, VerbInfo] = {
-    Verb.CONFIRM: VerbInfo(N_("确认启动"), _OPERATE, frozenset({_S.AWAITING})),
+    Verb.CONFIRM: VerbInfo(N_("确认启动"), OPERATE, frozenset({_S.AWAITING})),
     # `pausing` is on its way already: the wish is fulfilled
-    Verb.PAUSE: VerbInfo(N_("暂停"), _OPERATE, job_sources(_S.PAUSED) - {_S.PAUSING}),
+    Verb.PAUSE: VerbInfo(N_("暂停"), OPERATE, job_sources(_S.PAUSED) - {_S.PAUSING}),
     # not from `awaiting` (that is confirm), `verifying` or `completed` (that is retry)
-    Verb.RESUME: VerbInfo(N_("继续"), _OPERATE, frozenset({_S.PAUSING, _S.PAUSED, _S.TERMINATED})),
+    Verb.RESUME: VerbInfo(N_("继续"), OPERATE, frozenset({_S.PAUSING, _S.PAUSED, _S.TERMINATED})),
     Verb.CONFIRM_STAGE: VerbInfo(
         N_("确认放量并继续"), _APPROVE, frozenset({_S.PAUSING, _S.PAUSED})
     ),
     # a running job takes its failed items up again without a change of status
     Verb.RETRY_FAILED: VerbInfo(
         N_("重试失败条目"),
-        _OPERATE,
+        OPERATE,
         frozenset({_S.RUNNING, _S.PAUSING, _S.PAUSED, _S.VERIFYING, _S.COMPLETED}),
     ),
     Verb.RAISE_BUDGET: VerbInfo(
         N_("提高预算"), _APPROVE, _LIVE | {_S.COMPLETED}, needs_reason=True
     ),
-    Verb.SET_RATE: VerbInfo(N_("调整速率"), _OPERATE, _LIVE | {_S.COMPLETED}),
-    Verb.SET_HOURS: VerbInfo(N_("调整允许时段"), _OPERATE, _LIVE | {_S.COMPLETED}),
+    Verb.SET_RATE: VerbInfo(N_("调整速率"), OPERATE, _LIVE | {_S.COMPLETED}),
+    Verb.SET_HOURS: VerbInfo(N_("调整允许时段"), OPERATE, _LIVE | {_S.COMPLETED}),
     # only while nothing was sent; `verifying` and the like have sent something
     Verb.SET_START: VerbInfo(
-        N_("改开始时间"), _OPERATE, frozenset({_S.AWAITING, _S.RUNNING, _S.PAUSING, _S.PAUSED})
+        N_("改开始时间"), OPERATE, frozenset({_S.AWAITING, _S.RUNNING, _S.PAUSING, _S.PAUSED})
     ),
-    Verb.SET_BREAKER: VerbInfo(N_("调整熔断"), _OPERATE, _LIVE | {_S.COMPLETED}),
-    Verb.SET_PRIORITY: VerbInfo(N_("调整优先级"), _OPERATE, _LIVE | {_S.COMPLETED}),
-    Verb.PAUSE_SHARD: VerbInfo(N_("暂停分片"), _OPERATE, _LIVE),
-    Verb.RESUME_SHARD: VerbInfo(N_("继续分片"), _OPERATE, _LIVE),
+    Verb.SET_BREAKER: VerbInfo(N_("调整熔断"), OPERATE, _LIVE | {_S.COMPLETED}),
+    Verb.SET_PRIORITY: VerbInfo(N_("调整优先级"), OPERATE, _LIVE | {_S.COMPLETED}),
+    Verb.PAUSE_SHARD: VerbInfo(N_("暂停分片"), OPERATE, _LIVE),
+    Verb.RESUME_SHARD: VerbInfo(N_("继续分片"), OPERATE, _LIVE),
     Verb.CANCEL: VerbInfo(
         N_("取消"),
         "batches.cancel_job",

@@ -15,7 +15,7 @@ from batches.domain.categories import Category
 from batches.domain.outcomes import NotSent, Unknown
 from batches.gateways.base import HttpRequest
 
-from .transport import CONNECT_TIMEOUT, MAX_BODY, Answer
+from .transport import CONNECT_TIMEOUT, MAX_BODY, Answer, error_words
 
 _CHUNK = 1 << 16
 
@@ -73,12 +73,12 @@ def post(request: HttpRequest, *, timeout: float) -> Answer | NotSent | Unknown:
                 return _read(response, end)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request may have left
             if not body.left:
-                return NotSent(Category.UNREACHABLE, _words(error))
+                return NotSent(Category.UNREACHABLE, error_words(error))
             if isinstance(error, requests.Timeout | ReadTimeoutError | TimeoutError):
                 return Unknown(Category.TIMEOUT, f"no answer within {timeout:g} s")
             if isinstance(error, requests.ConnectionError | OSError):
-                return Unknown(Category.RESET, _words(error))
-            return Unknown(Category.UNREADABLE, _words(error))
+                return Unknown(Category.RESET, error_words(error))
+            return Unknown(Category.UNREADABLE, error_words(error))
 
 
 def _read(response: requests.Response, end: float) -> Answer | Unknown:
@@ -95,9 +95,5 @@ def _read(response: requests.Response, end: float) -> Answer | Unknown:
     except ReadTimeoutError:
         return Unknown(Category.TIMEOUT, "the answer did not end in time")
     except HTTPError as error:
-        return Unknown(Category.UNREADABLE, _words(error))
+        return Unknown(Category.UNREADABLE, error_words(error))
     return Answer(response.status_code, dict(response.headers), bytes(body))
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:300]

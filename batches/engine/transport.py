@@ -133,20 +133,21 @@ class Transport:
             aiohttp.InvalidURL,
             aiohttp.NonHttpUrlClientError,
         ) as error:
-            return NotSent(Category.UNREACHABLE, _words(error))
+            return NotSent(Category.UNREACHABLE, error_words(error))
         except _HeldBackError:
             return NotSent(Category.LOST, "held back at the last moment")
         except TimeoutError:
             return Unknown(Category.TIMEOUT, f"no answer within {timeout:g} s")
         except aiohttp.ClientPayloadError as error:
-            return Unknown(Category.UNREADABLE, _words(error))
+            return Unknown(Category.UNREADABLE, error_words(error))
         except (aiohttp.ClientError, OSError) as error:
-            return Unknown(Category.RESET, _words(error))
+            return Unknown(Category.RESET, error_words(error))
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the request may have left
-            return Unknown(Category.UNREADABLE, _words(error))
+            return Unknown(Category.UNREADABLE, error_words(error))
 
 
-def _words(error: BaseException) -> str:
+def error_words(error: BaseException) -> str:
+    """What a library said, as a result's message."""
     return f"{type(error).__name__}: {error}"[:300]

@@ -9,8 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from batches.models import Account, Shard
-
-from .progress import rows
+from batches.store.queries import run_query
 
 PAGE_SIZE = 50
 
@@ -63,7 +62,7 @@ def account_page(
     accounts = accounts[:PAGE_SIZE]
     work = {
         row["account_id"]: row
-        for row in rows("accounts_at_work", accounts=[account.pk for account in accounts])
+        for row in run_query("accounts_at_work", accounts=[account.pk for account in accounts])
     }
     return AccountPage(
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .progress import rows
+from batches.store.queries import run_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +49,4 @@ class Counts:
 
 def job_counts(job_id: int) -> Counts:
     """Sums over the job's shards, all zero while it has none."""
-    return Counts.from_row(rows("report_counts", job=job_id)[0])
+    return Counts.from_row(run_query("report_counts", job=job_id)[0])

@@ -17,9 +17,7 @@ from django.db.models import Count, Q
 
 from batches.domain.categories import category_info
 from batches.models import Item, Job, Shard
-from batches.store.queries import sql
-
-from .progress import rows
+from batches.store.queries import run_query, sql
 
 PAGE_SIZE = 50
 #: below this a fresh count costs a few milliseconds
@@ -75,7 +73,7 @@ def _counted(
     if shard is not None:
         return [
             (row["value"] or "", row["n"])
-            for row in rows(
+            for row in run_query(
                 f"shard_failures_by_{column}", shard=shard.pk, category=narrowed.get("category")
             )
         ]
@@ -159,7 +157,7 @@ def failed_items(
 def _ids_of_shard(
     shard: Shard, *, category: str = "", code: str | None = None, after: int = 0, most: int | None
 ) -> list[int]:
-    found = rows(
+    found = run_query(
         "failed_of_shard",
         shard=shard.pk,
         category=category or None,

@@ -13,8 +13,9 @@ from django.conf import settings
 from batches.domain.alerts import STUCK_SECONDS
 from batches.domain.states import JobStatus
 from batches.models import Event, Job, Shard
+from batches.store.queries import run_query
 
-from .progress import Progress, progress_of, rows
+from .progress import Progress, progress_of
 
 #: seconds; between two turns of a lane there is none for a moment
 LANE_GAP = 15.0
@@ -84,7 +85,7 @@ class Ground:
     @cached_property
     def stops(self) -> Mapping[int, list[Event]]:
         """The latest stops of the paused ones, newest first."""
-        ids = [row["id"] for row in rows("why_stops", jobs=self._paused, kinds=list(STOPS))]
+        ids = [row["id"] for row in run_query("why_stops", jobs=self._paused, kinds=list(STOPS))]
         found: dict[int, list[Event]] = defaultdict(list)
         for event in Event.objects.filter(pk__in=ids).select_related("account").order_by("-id"):
             found[event.job_id or 0].append(event)
@@ -93,4 +94,4 @@ class Ground:
     def _ask(self, name: str, **params: Any) -> list[dict[str, Any]]:
         if not self._running:
             return []
-        return rows(name, jobs=self._running, shard=self._shard, **params)
+        return run_query(name, jobs=self._running, shard=self._shard, **params)

@@ -12,8 +12,7 @@ from django.utils import timezone
 
 from batches.domain.states import ItemState
 from batches.models import Call, Item, Job, Shard
-
-from .progress import rows
+from batches.store.queries import run_query
 
 PAGE_SIZE = 50
 
@@ -96,7 +95,7 @@ def doubt_page(*, job_id: int | None = None, kind: str = "in_doubt", after: str 
     """
     at, item_id = _cursor(after)
     name = "doubts" if kind == "in_doubt" else "unconfirmed"
-    found = rows(name, job=job_id, at=at, item=item_id, limit=PAGE_SIZE + 1)
+    found = run_query(name, job=job_id, at=at, item=item_id, limit=PAGE_SIZE + 1)
     more = len(found) > PAGE_SIZE
     page = [Doubt(**row) for row in found[:PAGE_SIZE]]
     last = page[-1] if more else None
@@ -120,12 +119,12 @@ class DoubtfulJob:
 
 def doubtful_jobs() -> list[DoubtfulJob]:
     """Jobs with something in doubt, most first."""
-    counts = {row["job_id"]: row["in_doubt"] for row in rows("doubtful_jobs")}
+    counts = {row["job_id"]: row["in_doubt"] for row in run_query("doubtful_jobs")}
     jobs = Job.objects.in_bulk(counts)
     return [DoubtfulJob(jobs[job_id], n) for job_id, n in counts.items() if job_id in jobs]
 
 
 def unconfirmed_total(job: Job) -> int:
     """Of one job: accepted by the gateway and not yet confirmed."""
-    found: list[dict[str, Any]] = rows("job_progress", jobs=[job.pk])
+    found: list[dict[str, Any]] = run_query("job_progress", jobs=[job.pk])
     return sum(row["submitted"] - row["in_doubt"] for row in found)

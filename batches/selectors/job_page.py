@@ -14,6 +14,7 @@ from django.utils import timezone
 from batches.domain.states import JobStatus, PauseReason, ShardStatus
 from batches.domain.text import N_
 from batches.models import Event, Job, Shard
+from batches.store.queries import run_query
 
 from .events import EventLine, event_lines
 from .failures import CategoryCount, failures_by_category
@@ -28,7 +29,6 @@ from .progress import (
     minute_rows,
     pace_of,
     progress_of,
-    rows,
     segments,
 )
 from .why import Why, why_not_moving
@@ -119,7 +119,7 @@ def shard_row(job: Job, shard: Shard) -> ShardRow:
 def _shard_rows(
     job: Job, *, having: str = "", ordinal: int | None = None, limit: int, offset: int = 0
 ) -> list[dict[str, Any]]:
-    return rows(
+    return run_query(
         "job_shards",
         job=job.pk,
         jobs=[job.pk],
@@ -164,7 +164,7 @@ class Estimate:
 
 def estimate(job: Job, progress: Progress, pace: Pace = NO_PACE) -> Estimate:
     """From the slowest account alone, to the same account shared with every other job."""
-    load = rows("job_account_loads", job=job.pk)[0]
+    load = run_query("job_account_loads", job=job.pk)[0]
     allowed = float(load["rate"] or 0)
     low, high = load["alone"], load["shared"]
     if job.rate_limit_per_min:

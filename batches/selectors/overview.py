@@ -12,10 +12,11 @@ from django.utils import timezone
 
 from batches.domain.states import JobStatus
 from batches.models import Alert, Job, Shard
+from batches.store.queries import run_query
 
 from .ground import stuck_measure
 from .jobs import JobRow, budget_alerts, job_rows
-from .progress import minutes_of, rows
+from .progress import minutes_of
 from .why import Why, why_each
 
 MAX_LINES = 12
@@ -38,12 +39,12 @@ class NavCounts:
 
 def nav_counts() -> NavCounts:
     """The numbers beside the navigation; one statement."""
-    return NavCounts(**rows("nav_counts")[0])
+    return NavCounts(**run_query("nav_counts")[0])
 
 
 def stuck_shards() -> dict[int, int]:
     """Running job → number of its shards that are stuck."""
-    found = rows("why_standing", jobs=None, shard=None, **stuck_measure())
+    found = run_query("why_standing", jobs=None, shard=None, **stuck_measure())
     return {row["job_id"]: row["stuck"] for row in found if row["stuck"]}
 
 

@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from batches.domain.text import N_
-from batches.store.queries import sql
+from batches.store.queries import run_query
 
 #: minutes over which the achieved rate is taken
 PACE_MINUTES = 3
-
-
-def rows(name: str, **params: Any) -> list[dict[str, Any]]:
-    """A named query's rows as dictionaries."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql(name), params)
-        names = [column.name for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +52,7 @@ def progress_of(job_ids: Iterable[int]) -> dict[int, Progress]:
     if not ids:
         return {}
     found = {}
-    for row in rows("job_progress", jobs=ids):
+    for row in run_query("job_progress", jobs=ids):
         job_id = row.pop("job_id")
         row["pending"] -= row["inflight"]
         row["submitted"] += row["inflight"]
@@ -96,7 +86,7 @@ def pace_of(job_ids: Iterable[int], *, minutes: int = PACE_MINUTES) -> dict[int,
     now = timezone.now()
     earliest = now.replace(second=0, microsecond=0) - timedelta(minutes=minutes)
     found = {}
-    for row in rows("job_pace", jobs=ids, minutes=minutes):
+    for row in run_query("job_pace", jobs=ids, minutes=minutes):
         since = max(row["since"], earliest)
         elapsed = max((now - since).total_seconds(), 20.0) / 60
         found[row["job_id"]] = Pace(
@@ -184,7 +174,7 @@ def minute_rows(job_id: int, *, minutes: int = 60) -> list[Minute]:
             in_doubt=row["in_doubt"],
             failed=row["failed"],
         )
-        for row in rows("job_minutes", jobs=[job_id], minutes=minutes)
+        for row in run_query("job_minutes", jobs=[job_id], minutes=minutes)
     }
     moments = [last - timedelta(minutes=back) for back in range(minutes - 1, -1, -1)]
     return [found.get(moment, Minute(moment)) for moment in moments]
@@ -200,7 +190,7 @@ def minutes_of(job_ids: Iterable[int], *, minutes: int = 30) -> dict[int, list[i
         return {}
     last = timezone.now().replace(second=0, microsecond=0)
     found = {job_id: [0] * minutes for job_id in ids}
-    for row in rows("job_minutes", jobs=ids, minutes=minutes):
+    for row in run_query("job_minutes", jobs=ids, minutes=minutes):
         back = round((last - row["minute"]).total_seconds() / 60)
         if 0 <= back < minutes:
             found[row["job_id"]][minutes - 1 - back] = row["made"]

@@ -13,9 +13,9 @@ from batches.domain.problems import Problem
 from batches.domain.states import JobStatus
 from batches.domain.text import N_
 from batches.models import Job
+from batches.store.queries import run_query
 
 from .counts import Counts, job_counts
-from .progress import rows
 from .why import why_not_moving
 
 __all__ = ["Counts", "achieved_per_min", "job_counts", "job_report"]
@@ -32,7 +32,7 @@ def job_report(job_id: int, *, created: bool = False) -> dict[str, Any]:
         raise InvalidInputError(
             Problem("unknown_job", N_("没有编号为 %(id)s 的作业。"), {"id": job_id})
         )
-    shards = rows("report_shards", job=job_id)
+    shards = run_query("report_shards", job=job_id)
     sums = {
         name: sum(shard[name] for shard in shards)
         for name in (field.name for field in fields(Counts))
@@ -44,7 +44,7 @@ def job_report(job_id: int, *, created: bool = False) -> dict[str, Any]:
         "reason": job.pause_reason,
         "created": created,
         "items": Counts.from_row(sums).as_json(),
-        "failures": rows("report_failures", job=job_id),
+        "failures": run_query("report_failures", job=job_id),
         "rejected_rows": job.rejected_rows,
         "budget": {"limit": job.budget_limit, "used": job.budget_used},
         "rate": {
@@ -91,14 +91,14 @@ def achieved_per_min(job: Job, *, now: datetime | None = None) -> float:
         return _per_active_minute(job, until=job.finished_at or now)
     since = now.replace(second=0, microsecond=0) - RATE_MINUTES * _MINUTE
     begin = max(since, job.started_at)
-    sent = sum(row["sent"] for row in rows("report_minutes", job=job.pk, since=since))
+    sent = sum(row["sent"] for row in run_query("report_minutes", job=job.pk, since=since))
     return float(sent) / _minutes(now - begin)
 
 
 def _per_active_minute(job: Job, *, until: datetime) -> float:
     assert job.started_at is not None
     sent, active = 0, timedelta()
-    for row in rows("report_minutes", job=job.pk, since=None):
+    for row in run_query("report_minutes", job=job.pk, since=None):
         begin = max(row["minute"], job.started_at)
         end = min(row["minute"] + _MINUTE, until)
         sent += row["sent"]

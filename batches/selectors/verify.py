@@ -11,8 +11,7 @@ from django.conf import settings
 
 from batches.domain.states import JobStatus, ShardStatus
 from batches.domain.text import N_
-
-from .progress import rows
+from batches.store.queries import run_query
 
 #: findings of one kind that are listed; more would not help
 MOST = 200
@@ -64,16 +63,16 @@ def verify(*, job_id: int | None = None, grace: int = GRACE) -> Verification:
     (submitted, confirmed, or failed after all: found undelivered, or refused after it had been
     taken) + sends that were spent before a person decided to send again (`item.retried`).
     """
-    shards = rows("verify_shards", job=job_id)
-    jobs = rows("verify_jobs", job=job_id)
+    shards = run_query("verify_shards", job=job_id)
+    jobs = run_query("verify_jobs", job=job_id)
     lag = LAG * settings.LANE_LEASE_SECONDS
     statuses = [status.value for status in JobStatus]
     findings = [
         *_shard_findings(shards),
         *_job_findings(jobs, _recount(shards)),
         *_listed("verify_twice", _TWICE, job=job_id, most=MOST),
-        *_submitted(rows("verify_submitted", job=job_id, most=MOST)),
-        *_open_calls(rows("verify_open_calls", job=job_id, most=MOST, grace=grace)),
+        *_submitted(run_query("verify_submitted", job=job_id, most=MOST)),
+        *_open_calls(run_query("verify_open_calls", job=job_id, most=MOST, grace=grace)),
         *_listed(
             "verify_owners", _OWNER, job=job_id, most=MOST, grace=grace, tz=settings.TIME_ZONE
         ),
@@ -82,7 +81,7 @@ def verify(*, job_id: int | None = None, grace: int = GRACE) -> Verification:
         *_listed("verify_gateway_rates", _GATEWAY_RATE, job=job_id, most=MOST, lag=lag),
         *_listed("verify_stops", _STOP, job=job_id, most=MOST, statuses=statuses),
     ]
-    size = rows("verify_size", job=job_id)[0]
+    size = run_query("verify_size", job=job_id)[0]
     checked = {
         "jobs": len(jobs),
         "shards": len(shards),
@@ -121,7 +120,7 @@ _STOP = (
 
 def _listed(name: str, kind: tuple[str, str], **params: object) -> Iterator[Finding]:
     code, text = kind
-    for row in rows(name, **params):
+    for row in run_query(name, **params):
         yield Finding(code, text, row)
 
 

@@ -9,7 +9,7 @@ from django.db import transaction
 from batches.domain.errors import InvalidInputError
 from batches.domain.problems import Problem
 from batches.domain.text import N_
-from batches.domain.verbs import VERBS, Verb
+from batches.domain.verbs import CHANGE_ACCOUNTS, VERBS, Verb
 from batches.models import Account
 from batches.queue import wake_lanes
 from batches.store.events import Actor, add_event
@@ -17,8 +17,6 @@ from batches.store.trips import restore_credential
 
 from .acting import clean_reason
 from .permissions import require
-
-CHANGE_ACCOUNTS = "batches.change_account"
 
 
 def set_account_active(*, account_id: int, actor: Actor, active: bool, reason: str = "") -> Account:

@@ -16,6 +16,7 @@ from batches.actions.checks import any_value, id_problem
 from batches.domain.errors import InvalidInputError
 from batches.domain.problems import Names, Problem, Term
 from batches.domain.text import N_
+from batches.domain.verbs import CHANGE_ACCOUNTS
 from batches.gateways.base import GatewayConfig
 from batches.gateways.registry import gateway_kinds, get_gateway
 from batches.intake.cells import clean_id, clean_text
@@ -24,12 +25,11 @@ from batches.intake.table import open_table
 from batches.models import Account, Gateway
 from batches.store.events import Actor, Line, add_event, add_events, new_event
 
-from .account_switch import CHANGE_ACCOUNTS, Restored, restore_account, set_account_active
+from .account_switch import Restored, restore_account, set_account_active
 from .permissions import require
 from .settings import account_facts, account_line, gateway_facts, gateway_line
 
 __all__ = [
-    "CHANGE_ACCOUNTS",
     "LoadedGateway",
     "Restored",
     "load_accounts",

@@ -9,7 +9,12 @@ from django.utils.translation import gettext as _
 
 from batches.domain.breaker import Thresholds
 from batches.domain.errors import InvalidInputError, WrongStateError
-from batches.domain.limits import breaker_problems, priority_problems
+from batches.domain.limits import (
+    breaker_problems,
+    budget_problems,
+    priority_problems,
+    rate_problems,
+)
 from batches.domain.problems import Problem
 from batches.domain.states import JobStatus, PauseReason
 from batches.domain.text import N_
@@ -22,9 +27,6 @@ from .acting import acting, fresh
 from .lifecycle import next_stages_passed
 from .permissions import require
 from .submission_limits import breaker_columns
-
-#: what the columns hold
-MOST = 2_147_483_647
 
 
 def raise_budget(
@@ -86,10 +88,8 @@ def _check_budget(job: Job, to: int) -> None:
                 {"to": to, "limit": job.budget_limit},
             )
         )
-    if to > MOST:
-        raise InvalidInputError(
-            Problem("number_too_large", N_("数字太大，最多 %(most)s。"), {"most": MOST})
-        )
+    if problems := budget_problems(to):
+        raise InvalidInputError(*problems)
 
 
 def set_rate(
@@ -104,14 +104,8 @@ def set_rate(
     with acting(
         Verb.SET_RATE, job_id=job_id, actor=actor, reason=reason, expected_version=expected_version
     ) as act:
-        if per_min is not None and per_min < 1:
-            raise InvalidInputError(
-                Problem("rate_too_low", N_("速率至少为每分钟 1 条；要停下来请用「暂停」。"))
-            )
-        if per_min is not None and per_min > MOST:
-            raise InvalidInputError(
-                Problem("number_too_large", N_("数字太大，最多 %(most)s。"), {"most": MOST})
-            )
+        if problems := rate_problems(per_min):
+            raise InvalidInputError(*problems)
         act.done(
             store.set_rate(job_id=job_id, sources=VERBS[Verb.SET_RATE].sources, per_min=per_min)
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError, WrongStateError
+from batches.domain.limits import NAMED_ITEMS_MAX
 from batches.domain.problems import Problem
 from batches.domain.text import N_
 from batches.domain.verbs import Verb
@@ -16,9 +17,6 @@ from batches.store import items as item_store
 from batches.store.events import Actor
 
 from .acting import acting, fresh
-
-#: most items of one request
-MOST_IDS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +46,9 @@ def mark_items(
     wanted = sorted(set(item_ids))
     if not wanted:
         raise InvalidInputError(Problem("no_items", N_("没有选择条目。")))
-    if len(wanted) > MOST_IDS:
+    if len(wanted) > NAMED_ITEMS_MAX:
         raise InvalidInputError(
-            Problem("too_many_items", N_("一次最多选 %(most)s 条。"), {"most": MOST_IDS})
+            Problem("too_many_items", N_("一次最多选 %(most)s 条。"), {"most": NAMED_ITEMS_MAX})
         )
     calls = calls or {}
     marked = 0

@@ -9,14 +9,12 @@ from django.db.models import Count, Q
 
 from batches.domain.categories import CATEGORIES, IN_DOUBT, Category, category_info
 from batches.domain.errors import InvalidInputError
+from batches.domain.limits import NAMED_ITEMS_MAX
 from batches.domain.problems import Problem
 from batches.domain.states import ItemState
 from batches.domain.text import N_
 from batches.models import Item, Job, Shard
 from batches.store.items import Selection
-
-#: most items that one request may name one by one
-MOST_IDS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +116,12 @@ def selection_of(
                     {"ordinal": shard_ordinal},
                 )
             )
-    if item_ids is not None and len(item_ids) > MOST_IDS:
+    if item_ids is not None and len(item_ids) > NAMED_ITEMS_MAX:
         raise InvalidInputError(
             Problem(
                 "too_many_items",
                 N_("一次最多选 %(most)s 条；更多请按分类重试。"),
-                {"most": MOST_IDS},
+                {"most": NAMED_ITEMS_MAX},
             )
         )
     return Selection(

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
+from batches.domain.verbs import CHANGE_ACCOUNTS
 from batches.models import Account, Gateway
 from batches.store.events import Actor, Line, add_event
 
@@ -77,7 +78,7 @@ def change_account(*, account_id: int, actor: Actor, changes: Mapping[str, Any])
 
     Raises NotAllowedError; IntegrityError where the rates do not fit together.
     """
-    require(actor=actor, permission="batches.change_account")
+    require(actor=actor, permission=CHANGE_ACCOUNTS)
     with transaction.atomic():
         account = Account.objects.select_for_update(no_key=True, of=("self",))
         row = account.select_related("gateway").get(pk=account_id)

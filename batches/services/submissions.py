@@ -19,6 +19,7 @@ from batches.domain.errors import InvalidInputError, WrongStateError
 from batches.domain.problems import Problem
 from batches.domain.states import JOB_LABELS, JobStatus
 from batches.domain.text import N_
+from batches.domain.verbs import OPERATE
 from batches.intake.decoding import encoding_named
 from batches.intake.flow import read_job
 from batches.intake.header import Choice
@@ -42,7 +43,6 @@ from .submission_limits import (
 )
 from .uploads import CONTROLS, base_name, store_upload
 
-OPERATE = "batches.operate_job"
 _TRIES = 5
 
 

@@ -24,6 +24,7 @@ from batches.domain.hiding import hide_in
 from batches.domain.outcomes import Accepted, NotSent, Outcome, Refused, Unknown
 from batches.domain.problems import Problem
 from batches.domain.text import N_
+from batches.domain.verbs import OPERATE
 from batches.engine.sync_transport import post
 from batches.engine.transport import Answer
 from batches.gates.errors import GateUnavailableError
@@ -38,7 +39,6 @@ from .permissions import require
 
 log = logging.getLogger(__name__)
 
-OPERATE = "batches.operate_job"
 EVENT = "account.test_sent"
 #: characters of the text that the audit keeps
 CONTENT_KEPT = 200

@@ -16,23 +16,13 @@ from batches.domain.lifecycle import Tally, next_move
 from batches.domain.states import JOB_AT_REST, JobStatus, PauseReason
 
 from .events import add_event
-from .queries import sql
+from .queries import run_query
 
 log = logging.getLogger(__name__)
 
 ABANDON_CHUNK = 5_000
 #: full chunks per pass, so that no pass takes longer than a lane may for its end
 ABANDON_STEPS = 20
-
-
-def run_query(name: str, **params: Any) -> list[dict[str, Any]]:
-    """Run a named query on Django's connection; its rows by column name."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql(name), params)
-        if cursor.description is None:
-            return []
-        names = [column.name for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def rescue_lost_calls() -> int:

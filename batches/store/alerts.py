@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
-from .advance import run_query
+from .queries import run_query
 
 
 @dataclass(frozen=True, slots=True)

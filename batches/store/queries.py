@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from django.db import connection
 
 _FOLDER = Path(__file__).parent / "sql"
 _BLOCK = re.compile(r"^-- (name|part): (\w+)[ \t]*$", re.MULTILINE)
@@ -35,3 +38,13 @@ def all_queries() -> dict[str, str]:
 def sql(name: str) -> str:
     """The statement called `name`; `KeyError` if there is none."""
     return all_queries()[name]
+
+
+def run_query(name: str, **params: Any) -> list[dict[str, Any]]:
+    """Run a named query on Django's connection; its rows by column name, [] if it gives none."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql(name), params)
+        if cursor.description is None:
+            return []
+        names = [column.name for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

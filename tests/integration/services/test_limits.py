@@ -9,6 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
+from batches.domain.limits import NUMBER_MAX, budget_problems, rate_problems
 from batches.domain.states import JobStatus, PauseReason
 from batches.models import Event, Job
 from batches.services import jobs
@@ -46,7 +47,7 @@ def test_raise_budget_records_before_and_after() -> None:
         (2, "预算 2 低于已经用掉的 3 条"),
         (3, "新预算 3 必须高于现在的 3"),
         (-1, "低于已经用掉的"),
-        (2_147_483_648, "数字太大"),
+        (NUMBER_MAX + 1, f"1 到 {NUMBER_MAX}"),
     ],
 )
 def test_raise_budget_to_an_impossible_number_is_refused(to: int, message: str) -> None:
@@ -90,6 +91,19 @@ def test_set_rate_below_one_is_refused(per_min: int) -> None:
     with pytest.raises(InvalidInputError, match="至少为每分钟 1 条"):
         jobs.set_rate(job_id=job.pk, actor=None, per_min=per_min)
     assert Job.objects.get(pk=job.pk).rate_limit_per_min == 60
+
+
+@pytest.mark.parametrize("number", [0, NUMBER_MAX + 1])
+def test_limits_are_the_same_at_creation_and_while_it_runs(number: int) -> None:
+    job = make_job(rate_limit_per_min=60, budget_limit=5)
+    with pytest.raises(InvalidInputError) as refused:
+        jobs.set_rate(job_id=job.pk, actor=None, per_min=number)
+    assert refused.value.problems == tuple(rate_problems(number))
+    with pytest.raises(InvalidInputError) as refused:
+        jobs.raise_budget(job_id=job.pk, actor=None, to=NUMBER_MAX + 1, reason="试试")
+    assert refused.value.problems == tuple(budget_problems(NUMBER_MAX + 1))
+    jobs.set_rate(job_id=job.pk, actor=None, per_min=NUMBER_MAX)
+    jobs.raise_budget(job_id=job.pk, actor=None, to=NUMBER_MAX, reason="试试")
 
 
 def test_set_rate_higher_does_not_wait_for_the_old_pace() -> None:

@@ -296,7 +296,7 @@ def test_verify_command_while_items_are_settled_stays_silent(
     """Between two of its queries another connection settles an item, consistently."""
     job = make_job(shards=[ShardSpec(pending=1, inflight=2)])
     items = iter([item.pk for item in items_of(job, "submitted")])
-    real, settled = verify_module.rows, []
+    real, settled = verify_module.run_query, []
 
     def rows_and_meanwhile_a_settle(name: str, **params: object) -> list[dict[str, Any]]:
         found = real(name, **params)
@@ -304,7 +304,7 @@ def test_verify_command_while_items_are_settled_stays_silent(
             settled.append(_settle_elsewhere(job.pk, next(items)))
         return found
 
-    monkeypatch.setattr(verify_module, "rows", rows_and_meanwhile_a_settle)
+    monkeypatch.setattr(verify_module, "run_query", rows_and_meanwhile_a_settle)
     call_command("verify")
     assert "没有偏差" in capsys.readouterr().out
     assert len(settled) == 2
