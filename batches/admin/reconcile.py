@@ -33,14 +33,15 @@ def queue(request: HttpRequest) -> HttpResponse:
     after = request.GET.get("after", "")
     found = doubt_page(job_id=job.pk if job else None, kind=kind, after=after)
     kept = ({"job": job.pk} if job else {}) | ({"kind": kind} if kind == "unconfirmed" else {})
-    jobs = doubtful_jobs()
+    jobs = doubtful_jobs(chosen=job)
     return page(
         request,
         "console/reconcile.html",
         {
             "items": found.items,
-            "jobs": jobs,
-            "total": sum(row.in_doubt for row in jobs),
+            "jobs": jobs.listed,
+            "more_jobs": jobs.more,
+            "total": jobs.total,
             "job": job,
             "kind": kind,
             "unconfirmed": unconfirmed_total(job) if job else 0,

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Sum
 from django.utils import timezone
 
 from batches.domain.states import ItemState
@@ -15,6 +16,8 @@ from batches.models import Call, Item, Job, Shard
 from batches.store.queries import run_query
 
 PAGE_SIZE = 50
+#: most jobs with doubts to choose from
+JOBS_LISTED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +120,27 @@ class DoubtfulJob:
     in_doubt: int
 
 
-def doubtful_jobs() -> list[DoubtfulJob]:
-    """Jobs with something in doubt, most first."""
-    counts = {row["job_id"]: row["in_doubt"] for row in run_query("doubtful_jobs")}
+@dataclass(frozen=True, slots=True)
+class DoubtfulJobs:
+    """Jobs with something in doubt, most first; `total` items over all, `more` jobs not listed."""
+
+    listed: Sequence[DoubtfulJob]
+    total: int
+    more: int
+
+
+def doubtful_jobs(*, chosen: Job | None = None) -> DoubtfulJobs:
+    """The jobs to choose from; the one that is chosen in any case."""
+    found = run_query("doubtful_jobs", most=JOBS_LISTED)
+    counts = {row["job_id"]: row["in_doubt"] for row in found}
     jobs = Job.objects.in_bulk(counts)
-    return [DoubtfulJob(jobs[job_id], n) for job_id, n in counts.items() if job_id in jobs]
+    listed = [DoubtfulJob(jobs[job_id], n) for job_id, n in counts.items() if job_id in jobs]
+    if chosen is not None and chosen.pk not in counts:
+        doubts = Shard.objects.filter(job=chosen, in_doubt__gt=0).aggregate(n=Sum("in_doubt"))
+        listed.append(DoubtfulJob(chosen, doubts["n"] or 0))
+    first = found[0] if found else {"total": 0, "jobs": 0}
+    doubtful = sum(row.in_doubt > 0 for row in listed)
+    return DoubtfulJobs(listed, first["total"], first["jobs"] - doubtful)
 
 
 def unconfirmed_total(job: Job) -> int:

@@ -102,17 +102,31 @@ select
      select from batches_alert where closed_at is null limit 100) a) as alerts
 
 -- name: doubtful_jobs
--- By the partial index of shards with doubts: few rows.
-select job_id, sum(in_doubt)::bigint as in_doubt
+-- By the partial index of shards with doubts: few rows. The sums are over all jobs, listed or not.
+select job_id, sum(in_doubt)::bigint as in_doubt, sum(sum(in_doubt)) over ()::bigint as total,
+  count(*) over () as jobs
 from batches_shard where in_doubt > 0
-group by job_id order by in_doubt desc, job_id desc limit 200
+group by job_id order by in_doubt desc, job_id desc limit %(most)s
 
 -- name: doubts
--- The oldest items in doubt over all jobs (or of one), merged from each job's own oldest.
-with j as (
-  select distinct job_id from batches_shard
-  where in_doubt > 0 and (%(job)s::bigint is null or job_id = %(job)s)
-  limit 200
+-- The oldest items in doubt over all jobs (or of one), merged from each job's own oldest. The jobs
+-- that a page comes from are those whose oldest are the oldest: as many as the page has items at
+-- most, so that of all others one index entry is read.
+with j as materialized (
+  select d.job_id
+  from (
+    select distinct job_id from batches_shard
+    where in_doubt > 0 and (%(job)s::bigint is null or job_id = %(job)s)
+  ) s
+  cross join lateral (
+    select d.job_id, d.in_doubt_at, d.id from batches_item d
+    where d.job_id = s.job_id and d.in_doubt_at is not null
+      and (%(at)s::timestamptz is null or (d.in_doubt_at, d.id) > (%(at)s, %(item)s))
+    order by d.in_doubt_at, d.id
+    limit 1
+  ) d
+  order by d.in_doubt_at, d.id
+  limit %(limit)s
 ),
 i as (
   select i.* from j cross join lateral (

@@ -63,6 +63,42 @@ def test_queue_is_paged_without_loss_or_repetition(client: Client) -> None:
     assert set(seen) == {item.pk for job in jobs for item in _doubts(job)}
 
 
+def test_queue_of_more_jobs_than_a_page_is_still_oldest_first(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever jobs the oldest are of, and whatever the numbers of the jobs."""
+    monkeypatch.setattr("batches.selectors.items.PAGE_SIZE", 4)
+    jobs = [make_job(shards=[ShardSpec(in_doubt=2)]) for _ in range(9)]
+    doubts = [item for job in jobs for item in _doubts(job)]
+    order = sorted(doubts, key=lambda item: (item.seq, -item.job_id))
+    for hours, item in enumerate(reversed(order), start=1):
+        at = timezone.now() - timedelta(hours=hours)
+        Item.objects.filter(pk=item.pk).update(in_doubt_at=at)
+    seen: list[int] = []
+    query = ""
+    for _ in range(5):
+        page = client.get(reverse(QUEUE) + query)
+        seen += [item.id for item in page.context["items"]]
+        query = page.context["next_page"]
+    assert seen == [item.pk for item in order]
+
+
+def test_queue_counts_every_job_and_says_which_cannot_be_chosen(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batches.selectors.items.JOBS_LISTED", 2)
+    jobs = [make_job(shards=[ShardSpec(in_doubt=n)]) for n in (1, 3, 2, 1)]
+    page = client.get(reverse(QUEUE))
+    assert page.context["total"] == 7
+    assert [row.job.pk for row in page.context["jobs"]] == [jobs[1].pk, jobs[2].pk]
+    assert "还有 2 个作业有存疑条目" in text_of(page)
+    one = client.get(reverse(QUEUE), {"job": jobs[0].pk})
+    assert [row.job.pk for row in one.context["jobs"]][-1] == jobs[0].pk
+    assert "还有 1 个作业有存疑条目" in text_of(one)
+    monkeypatch.undo()
+    assert "没有列入可选" not in text_of(client.get(reverse(QUEUE)))
+
+
 def test_marked_delivered_over_two_jobs_is_confirmed_and_audited(client: Client) -> None:
     jobs = [make_job(shards=[ShardSpec(in_doubt=2)]) for _ in range(2)]
     chosen = [_doubts(job)[0] for job in jobs]
