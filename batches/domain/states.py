@@ -29,7 +29,7 @@ class ShardStatus(StrEnum):
     """One account's part of a job, or a hash slice of it."""
 
     PENDING = "pending"  # no lane has taken it up yet
-    RUNNING = "running"  # taken up; a hold (rate, backoff …) does not change this
+    RUNNING = "running"  # taken up; a hold (backoff, gateway) does not change this
     PAUSED = "paused"  # a person or the breaker stopped this shard alone
     COMPLETED = "completed"  # every item settled, at least one not failed
     FAILED = "failed"  # every item settled, all of them failed
@@ -59,10 +59,11 @@ class PauseReason(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """Why a running shard waits; ends by itself at `hold_until`."""
+    """Why a running account sends nothing; ends by itself at `hold_until`.
 
-    RATE = "rate"
-    WINDOW = "window"
+    The rate gate, the job's hours and an item's backoff hold nobody: they are when work is due.
+    """
+
     BACKOFF = "backoff"
     GATEWAY = "gateway"
 
@@ -176,8 +177,6 @@ PAUSE_LABELS: Mapping[PauseReason, str] = {
     PauseReason.MISSED_START: N_("错过开始时间"),
 }
 HOLD_LABELS: Mapping[HoldReason, str] = {
-    HoldReason.RATE: N_("等待速率闸门"),
-    HoldReason.WINDOW: N_("不在允许时段"),
     HoldReason.BACKOFF: N_("退避等待重试"),
     HoldReason.GATEWAY: N_("网关不可达"),
 }
