@@ -54,7 +54,7 @@ class _Fields(HTMLParser):
         super().__init__()
         self.sent: dict[str, list[str]] = {}
         self._inside = False
-        self._select = ""
+        self._select, self._several = "", False
         self._area = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -71,9 +71,14 @@ class _Fields(HTMLParser):
             else:
                 self.sent.setdefault(name, []).append(value)
         elif tag == "select":
-            self._select = name
-        elif tag == "option" and self._select and "selected" in named:
-            self.sent.setdefault(self._select, []).append(value)
+            self._select, self._several = name, "multiple" in named
+        elif tag == "option" and self._select:
+            if "selected" in named:
+                chosen = self.sent.get(self._select, []) if self._several else []
+                self.sent[self._select] = [*chosen, value]
+            elif not self._several:
+                # a browser sends the first where none is chosen
+                self.sent.setdefault(self._select, [value])
         elif tag == "textarea":
             self._area = name
             self.sent[name] = [""]
