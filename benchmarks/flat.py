@@ -139,7 +139,7 @@ def _scans() -> list[str]:
         "settle": {
             "items": items, "calls": calls, "fates": ["confirmed"] * many, "categories": none,
             "codes": none, "messages": none, "msg_ids": ["m"] * many, "waits": [0.0] * many,
-            "counted": yes, "refunds": no, "bads": no,
+            "counted": yes, "refunds": no, "bads": no, "reached": no,
         },
         "settle_calls": {
             "calls": calls, "outcomes": ["accepted"] * many, "statuses": [200] * many,

@@ -23,9 +23,19 @@ LANE_GAP = 15.0
 STOPS = ("job.tripped", "job.pausing", "job.paused", "job.resumed")
 
 
+Standing = Mapping[int, dict[str, Any]]
+
+
 def stuck_measure() -> dict[str, Any]:
     """Parameters of the part `stuck`."""
     return {"stuck": STUCK_SECONDS, "no_lane": LANE_GAP, "tz": settings.TIME_ZONE}
+
+
+def standing_of(jobs: Iterable[int] | None, *, shard: int | None = None) -> Standing:
+    """Of these running jobs, or of all: may it send, does anything execute, what is stuck."""
+    ids = None if jobs is None else list(jobs)
+    found = run_query("why_standing", jobs=ids, shard=shard, **stuck_measure())
+    return {row["job_id"]: row for row in found}
 
 
 class Ground:
@@ -37,23 +47,26 @@ class Ground:
         *,
         shard: Shard | None = None,
         progress: Mapping[int, Progress] | None = None,
+        standing: Standing | None = None,
     ) -> None:
+        """`progress` and `standing` by job spare a query each, if the caller has them."""
         jobs = list(jobs)
         self._all = [job.pk for job in jobs]
         self._running = [job.pk for job in jobs if job.status == JobStatus.RUNNING]
         self._paused = [job.pk for job in jobs if job.status == JobStatus.PAUSED]
         self._shard = shard.pk if shard else None
         self._given = progress
+        self._standing = standing
 
     @cached_property
     def progress(self) -> Mapping[int, Progress]:
         return progress_of(self._all) if self._given is None else self._given
 
     @cached_property
-    def standing(self) -> Mapping[int, dict[str, Any]]:
-        """Whether it may send, whether anything executes, how many shards are stuck."""
-        found = self._ask("why_standing", **stuck_measure())
-        return {row["job_id"]: row for row in found}
+    def standing(self) -> Standing:
+        if self._standing is not None:
+            return self._standing
+        return standing_of(self._running, shard=self._shard) if self._running else {}
 
     @cached_property
     def causes(self) -> Mapping[int, dict[str, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from batches.domain.states import JobStatus
 from batches.models import Alert, Job, Shard
 from batches.store.queries import run_query
 
-from .ground import stuck_measure
+from .ground import standing_of
 from .jobs import JobRow, budget_alerts, job_rows
 from .progress import minutes_of
 from .why import Why, why_each
@@ -40,12 +40,6 @@ class NavCounts:
 def nav_counts() -> NavCounts:
     """The numbers beside the navigation; one statement."""
     return NavCounts(**run_query("nav_counts")[0])
-
-
-def stuck_shards() -> dict[int, int]:
-    """Running job → number of its shards that are stuck."""
-    found = run_query("why_standing", jobs=None, shard=None, **stuck_measure())
-    return {row["job_id"]: row["stuck"] for row in found if row["stuck"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +91,8 @@ def _needs_person() -> Q:
 def overview() -> Overview:
     """Everything on the front page; the number of queries does not depend on items."""
     counts = nav_counts()
-    stuck = stuck_shards()
+    standing = standing_of(None)
+    stuck = {job_id: row["stuck"] for job_id, row in standing.items() if row["stuck"]}
     waiting = Job.objects.filter(_needs_person())
     running = list(
         Job.objects.filter(status__in=ACTIVE)
@@ -107,14 +102,14 @@ def overview() -> Overview:
     # stuck ones too that are too old for a card
     looked_at = {job.pk: job for job in running}
     looked_at |= Job.objects.in_bulk(sorted(set(stuck) - set(looked_at))[-MAX_LINES:])
-    whys = why_each(looked_at.values())
+    whys = why_each(looked_at.values(), standing=standing)
     moving = [Attention(job, whys[job.pk], stuck.get(job.pk, 0)) for job in looked_at.values()]
     lines = [line for line in moving if line.stuck or line.why.level in ("warn", "error")]
     lines.sort(key=lambda line: -line.stuck)
     total = waiting.count() + len(lines)
-    standing = list(waiting.order_by(_STOPPED_FIRST, "-id")[: max(0, MAX_LINES - len(lines))])
-    whys = why_each(standing)
-    lines += [Attention(job, whys[job.pk]) for job in standing]
+    stopped = list(waiting.order_by(_STOPPED_FIRST, "-id")[: max(0, MAX_LINES - len(lines))])
+    whys = why_each(stopped)
+    lines += [Attention(job, whys[job.pk]) for job in stopped]
     minutes = minutes_of([job.pk for job in running])
     return Overview(
         running=counts.running,

@@ -16,7 +16,7 @@ from batches.domain.states import (
 from batches.domain.text import N_
 from batches.models import Event, Job, Shard
 
-from .ground import Ground
+from .ground import Ground, Standing
 from .progress import Progress
 from .reasons import RECONCILE, Why
 from .why_running import why_running
@@ -26,14 +26,17 @@ __all__ = ["Why", "why_each", "why_not_moving"]
 
 
 def why_each(
-    jobs: Iterable[Job], *, progress: Mapping[int, Progress] | None = None
+    jobs: Iterable[Job],
+    *,
+    progress: Mapping[int, Progress] | None = None,
+    standing: Standing | None = None,
 ) -> dict[int, Why]:
     """The answer for each of many jobs, by queries whose number hardly depends on how many.
 
-    `progress` by job spares a query, if the caller has it.
+    `progress` and `standing` by job spare a query each, if the caller has them.
     """
     jobs = list(jobs)
-    ground = Ground(jobs, progress=progress)
+    ground = Ground(jobs, progress=progress, standing=standing)
     return {job.pk: _why(job, ground) for job in jobs}
 
 

@@ -31,7 +31,8 @@ job as materialized (
   ) e on true
   where j.status = 'running' and (%(jobs)s::bigint[] is null or j.id = any(%(jobs)s))
 ),
-runnable as materialized (
+-- not materialized: where the suspects alone are asked for, the others need not be joined
+runnable as (
   select s.id, s.job_id, s.ordinal, s.account_id, s.pending, a.gateway_id, a.gate_at,
     coalesce(nullif(a.name, ''), a.guid) as account,
     g.rate_limit_per_min is not null or g.max_concurrent is not null as shared, a.lane_id,
@@ -47,6 +48,9 @@ runnable as materialized (
 suspect as materialized (
   select r.* from runnable r join job on job.id = r.job_id, t
   where job.open_long and exists (select from live)
+    -- implied by the next line, and known while the shards are being read: most fall out at once
+    and coalesce(r.last_advanced_at, '-infinity')
+      < statement_timestamp() - %(stuck)s * interval '1 second'
     and greatest(r.last_advanced_at, job.since) < t.at - %(stuck)s * interval '1 second'
     -- neither waiting nor tried within the last minute: each try moves one of these on
     and greatest(r.hold_until, r.gate_at, job.rate_at, '-infinity') < t.at - interval '1 minute'

@@ -135,7 +135,7 @@ def _params(name: str, d: dict[str, Any]) -> dict[str, Any]:
             "items": d["sent"], "calls": d["calls"], "fates": ["confirmed"] * many,
             "categories": [None] * many, "codes": [None] * many, "messages": [None] * many,
             "msg_ids": ["m"] * many, "waits": [0.0] * many, "counted": [True] * many,
-            "refunds": [False] * many, "bads": [False] * many,
+            "refunds": [False] * many, "bads": [False] * many, "reached": [False] * many,
         },
         "settle_calls": {
             "calls": d["calls"], "outcomes": ["accepted"] * many, "statuses": [200] * many,
