@@ -7,10 +7,11 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import Group, Permission, User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from batches.models import Alert
+from batches.models import Alert, Job
 from batches.store.events import add_event
 from tests.factories import ShardSpec, items_of, make_account, make_gateway, make_job
 
@@ -22,8 +23,10 @@ Scheme = Literal["light", "dark"]
 
 
 @pytest.fixture
-def addresses(transactional_db: None) -> list[str]:
-    """One address of every kind of page, each with something on it."""
+def addresses(operator: User) -> list[str]:
+    """One address of every kind of page, each with something on it, for somebody who may all."""
+    User.objects.filter(pk=operator.pk).update(is_superuser=True)
+    role = Group.objects.get_or_create(name="值班")[0]
     account = make_account(gateway=make_gateway(name="网关甲"), name="客服甲", throttle=0.5)
     make_account(health="credential", health_note="需要重新扫码")
     make_account(hold_until=timezone.now() + timedelta(hours=1), hold_reason="backoff")
@@ -109,7 +112,9 @@ def addresses(transactional_db: None) -> list[str]:
         f"/admin/jobs/{job.pk}/shards/1/",
         f"/admin/jobs/{job.pk}/items/{item.pk}/",
         f"/admin/jobs/{job.pk}/failures/",
+        f"/admin/jobs/{job.pk}/failures/?shard=1",
         f"/admin/jobs/{job.pk}/failures/other/",
+        f"/admin/jobs/{job.pk}/cancel/",
         f"/admin/jobs/{job.pk}/terminate/",
         f"/admin/jobs/{job.pk}/budget/",
         f"/admin/jobs/{job.pk}/limits/",
@@ -124,6 +129,13 @@ def addresses(transactional_db: None) -> list[str]:
         "/admin/batches/gateway/",
         f"/admin/batches/gateway/{account.gateway_id}/change/",
         f"/admin/batches/account/{account.pk}/change/",
+        "/admin/batches/gateway/add/",
+        "/admin/batches/account/add/",
+        "/admin/auth/user/",
+        "/admin/auth/user/add/",
+        f"/admin/auth/user/{operator.pk}/change/",
+        "/admin/auth/group/",
+        f"/admin/auth/group/{role.pk}/change/",
         "/admin/password_change/",
     ]
 
@@ -203,6 +215,37 @@ def test_pages_in_english_fit_their_window_wide_and_narrow(
 def test_sign_in_passes_axe(width: int, open_page: Open) -> None:
     page = open_page("/admin/login/", width=width, signed_in=False)
     assert _violations(page) + _sideways(page) == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_refusals_pass_axe(
+    width: int, open_page: Open, operator: User, complaints: list[str]
+) -> None:
+    """409 of a stale page, 422 of a form without its reason, 403 of a verb that is another's."""
+    job = make_job(shards=[ShardSpec(pending=3)])
+    faults: list[str] = []
+
+    def look(page: Page, heading: str) -> None:
+        expect(page.get_by_role("heading", name=heading)).to_be_visible()
+        faults.extend(_violations(page) + _sideways(page))
+
+    page = open_page(f"/admin/jobs/{job.pk}/", width=width)
+    Job.objects.filter(pk=job.pk).update(version=job.version + 1)
+    page.get_by_role("button", name="暂停", exact=True).click()
+    look(page, "状态已被他人更改")
+    page.goto(f"/admin/jobs/{job.pk}/cancel/")
+    page.locator("[name=reason]").fill(" ")
+    page.locator("form[action$='/cancel/'] [type=submit]").click()
+    expect(page.get_by_text("请填写原因")).to_be_visible()
+    look(page, f"取消作业「{job.name}」？")
+    operator.user_permissions.remove(Permission.objects.get(codename="cancel_job"))
+    page.goto(f"/admin/jobs/{job.pk}/cancel/")
+    look(page, "没有权限")
+    assert faults == []
+    told = [one for one in complaints if "the server responded with a status of 4" in one]
+    assert len(told) == 3
+    for one in told:
+        complaints.remove(one)
 
 
 def test_open_dialog_passes_axe(open_page: Open) -> None:
