@@ -11,6 +11,7 @@ import redis
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError
 
+from batches.domain.actors import SHELL_SIGN
 from batches.domain.errors import InvalidInputError, NotAllowedError, WrongStateError
 from batches.engine.transport import Answer
 from batches.gates.script import SINCE, TAKE, GateKeys, take_call
@@ -242,6 +243,7 @@ def run(account: Account) -> Callable[..., tuple[int, str]]:
 def test_command_accepted_exits_0(run: Callable[..., tuple[int, str]]) -> None:
     code, out = run("--json")
     assert code == 0
+    assert Event.objects.get(kind="account.test_sent").actor_name.startswith(SHELL_SIGN)
     assert json.loads(out)["outcome"] == "accepted"
     assert "网关已接受" in json.loads(out)["message"]
 
