@@ -114,7 +114,7 @@ def _stuck(job: Job, ground: Ground, free: int) -> Why | None:
             "partly_stuck",
             N_("%(shards)s 个分片超过 %(minutes)s 分钟没有推进，其他分片照常。"),
             {"shards": row["stuck"], "minutes": round(STUCK_SECONDS / 60)},
-            cure_text=N_("查看卡住的分片和原因"),
+            cure_text=N_("查看卡住的分片和原因。"),
             cure_url_name=STUCK_SHARDS,
             level="warn",
         )
