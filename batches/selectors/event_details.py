@@ -38,7 +38,7 @@ def _changes(event: Event) -> list[str]:
         old, new = before.get(name), after.get(name)
         if old == new or name in _PART_OF_ANOTHER:
             continue
-        if name in _SENTENCES and family == "job":
+        if name in _SENTENCES and family != "gateway":
             text, shown = _SENTENCES[name]
             said.append(_(text) % {"before": shown(old), "after": shown(new)})
         elif name == "status":

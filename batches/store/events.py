@@ -7,7 +7,7 @@ from typing import Any, Required, TypeAlias, TypedDict, Unpack
 
 from django.contrib.auth.models import User
 
-from batches.domain.actors import ACTOR_NAME_MAX, Shell
+from batches.domain.actors import ACTOR_NAME_MAX, Shell, shell_of
 from batches.models import Event
 
 #: a user of the console, somebody at the command line, or the system itself
@@ -29,7 +29,10 @@ def actor_name(actor: Actor) -> str:
         return ""
     if isinstance(actor, Shell):
         return actor.stored_name
-    return (actor.get_full_name() or actor.get_username())[:ACTOR_NAME_MAX]
+    full = actor.get_full_name()
+    # a sign-in name has no colon, so that nobody can call themselves a command line
+    known = full and not shell_of(full)
+    return (full if known else actor.get_username())[:ACTOR_NAME_MAX]
 
 
 class Line(TypedDict, total=False):

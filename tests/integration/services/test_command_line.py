@@ -14,7 +14,8 @@ from django.core.management import call_command
 from batches.domain.actors import SHELL_SIGN, Shell, actor_words
 from batches.management.commands import _actor
 from batches.models import Account, Event, Job
-from tests.factories import ShardSpec, items_of, make_account, make_gateway, make_job
+from batches.store.events import actor_name
+from tests.factories import ShardSpec, items_of, make_account, make_gateway, make_job, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -137,6 +138,11 @@ def test_name_of_a_command_line_fits_its_column_and_is_worded_by_the_reader() ->
     assert long.startswith(SHELL_SIGN)
     assert actor_words("cli:ops@host-1", str) == "命令行 ops@host-1"
     assert (actor_words("", str), actor_words("王芳", str)) == ("系统", "王芳")
+
+
+def test_person_who_is_called_like_a_command_line_is_named_by_their_sign_in() -> None:
+    person = make_user(username="clerk", first_name="cli:root@host-1")
+    assert actor_name(person) == "clerk"
 
 
 def test_user_without_a_name_on_the_machine_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
