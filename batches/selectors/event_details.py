@@ -96,7 +96,9 @@ def value_words(name: str, value: Any) -> str:
     match value:
         case None if name in _UNLIMITED:
             return _("不限")
-        case None | "" | [] | {}:
+        case None | "" | []:
+            return _("（空）")
+        case dict() if not value:
             return _("（空）")
         case bool():
             return _("是") if value else _("否")

@@ -100,6 +100,7 @@ def test_gateway_changed_on_its_form_never_tells_a_secret(root: Client) -> None:
     shown = text_of(root.get(reverse("admin:audit")))
     assert "s3cret" not in shown
     assert "总速率上限（条/分）：不限 → 600" in shown
+    assert "选项：（空） → {&quot;success_codes&quot;: [0, 200]}" in shown
     assert "令牌：已更换" in shown
     assert "选项中的请求头：已更换" in shown
     assert "网关甲" in shown
