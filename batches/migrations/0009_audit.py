@@ -1,4 +1,4 @@
-"""The audit's filters by kind and by time find their rows by index."""
+"""The audit's filters by kind, time and account find their rows by index."""
 
 from django.db import migrations, models
 
@@ -14,5 +14,13 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="event",
             index=models.Index(fields=["at"], name="event_at"),
+        ),
+        migrations.AddIndex(
+            model_name="event",
+            index=models.Index(
+                fields=["account", "-id"],
+                name="event_account",
+                condition=models.Q(account__isnull=False),
+            ),
         ),
     ]

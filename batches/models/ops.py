@@ -62,9 +62,14 @@ class Event(models.Model):
         verbose_name_plural = _l("事件")
         indexes = [
             models.Index(fields=["job", "-id"], name="event_job"),
-            # the audit's filters: a rare kind, a span of time
+            # the audit's filters: a rare kind, a span of time, an account
             models.Index(fields=["kind", "-id"], name="event_kind"),
             models.Index(fields=["at"], name="event_at"),
+            models.Index(
+                fields=["account", "-id"],
+                name="event_account",
+                condition=Q(account__isnull=False),
+            ),
             models.Index(fields=["item_id"], name="event_item", condition=Q(item_id__isnull=False)),
         ]
 
