@@ -27,7 +27,7 @@ NOT_FOR_READERS: dict[str, set[str] | None] = {
     "batches/simulator": None,
     "batches/domain/columns.py": None,
     "wecom_ops/local": None,
-    "batches/services/accounts.py": {"账号ID", "账号名称"},
+    "batches/services/account_file.py": {"账号ID", "账号名称"},
     "batches/actions/tag_customers.py": {r"[|｜;；,，、\s\u200b\ufeff]+"},
     "batches/admin/limit_fields.py": {r"[,，、;；\s]+"},
     "batches/domain/rendering.py": {r"｛([^{}｛｝]*)｝", " \t\r\n\x0b\x0c\xa0\u3000\ufeff\u200b"},
