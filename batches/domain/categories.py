@@ -29,7 +29,7 @@ class Category(StrEnum):
     SERVER_ERROR = "server_error"  # 5xx without a definite refusal: in doubt
     UNREADABLE = "unreadable"  # an answer that fits no rule: in doubt
     LOST = "lost"  # the sending process died: in doubt
-    ABORTED = "aborted"  # cut off by an operator's terminate: in doubt
+    ABORTED = "aborted"  # cut off by a terminate or at a lane's end: in doubt
     NOT_DELIVERED = "not_delivered"  # an operator's finding
 
 

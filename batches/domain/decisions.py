@@ -10,6 +10,7 @@
 | NotSent               | pending with backoff, not counted     | returned | holds, bad         |
 | NotSent, lane lost    | pending, not counted                  | returned | –                  |
 | Unknown               | submitted, in doubt                   | spent    | counts as bad      |
+| Unknown, cut off      | submitted, in doubt                   | spent    | –                  |
 """
 
 from __future__ import annotations
@@ -154,5 +155,6 @@ def decide(
                 "unknown",
                 category=outcome.category,
                 message=outcome.message,
-                bad=True,
+                # whom we cut off ourselves had no time to answer
+                bad=outcome.category is not Category.ABORTED,
             )

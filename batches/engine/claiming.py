@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 GATHER = 0.001
 GATHER_DUE = 0.005
 FEW = 32
+#: seconds before a half-open shard asks again while its one item has no answer yet
+PROBE_WAIT = 0.05
 
 
 class Claimer:
@@ -259,6 +261,8 @@ class Claimer:
             elif room.budget <= 0 or room.stage <= 0:
                 state.blocked[shard.job_id] = now + 1.0
                 state.advance.add(shard.job_id)
+            elif shard.probe:  # its trial is under way
+                account.due = max(account.due, now + PROBE_WAIT)
             elif account.due <= now:
                 continue  # not pending any more; if it is, the look-ahead finds it again
             pick.put_back(pick.items)

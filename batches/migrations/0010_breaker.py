@@ -14,8 +14,8 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="shard",
-            name="probe",
-            field=models.BooleanField(db_default=False, default=False),
+            name="probe_from",
+            field=models.DateTimeField(editable=False, null=True),
         ),
         migrations.AddField(
             model_name="jobminute",

@@ -213,8 +213,9 @@ class Shard(models.Model):
     in_doubt = models.IntegerField(default=0)
     #: consecutive bad outcomes, for the breaker
     bad_streak = models.PositiveIntegerField(default=0)
-    #: taken up after a stop: one item at a time until one went well, and none after a bad one
-    probe = models.BooleanField(default=False, db_default=False)
+    #: taken up after a stop, then: of what is sent since, one item at a time until one went well,
+    #: and none after a bad one
+    probe_from = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         verbose_name = _l("分片")

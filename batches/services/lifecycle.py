@@ -92,7 +92,7 @@ def resume_job(
         act.trust_accounts()
         if shards := store.resume_tripped_shards(job_id):
             data["shards"] = shards
-        if act.job.pause_reason in (PauseReason.BREAKER, PauseReason.PERMISSION):
+        if act.status is JobStatus.TERMINATED or act.job.pause_reason in _STOPPED_AS_A_WHOLE:
             store.probe_shards(job_id)
         if act.status is JobStatus.RUNNING:
             act.done(bool(shards) and store.change_job(job_id=job_id, sources=[act.status]))
@@ -101,6 +101,10 @@ def resume_job(
             act.done(store.resume_job(job_id=job_id, **columns))
             act.log_move("job.resumed", JobStatus.RUNNING, **data)
     return fresh(job_id)
+
+
+#: a terminated job forgets why it stood before that, and is treated like these
+_STOPPED_AS_A_WHOLE = (PauseReason.BREAKER, PauseReason.PERMISSION)
 
 
 def next_stages_passed(job: Job) -> int:

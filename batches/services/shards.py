@@ -44,7 +44,7 @@ def resume_shard(
     reason: str = "",
     expected_version: int | None = None,
 ) -> Job:
-    """The shard goes on; after a trip of the breaker it trips again at the first bad outcome."""
+    """The shard goes on; half-open, if not a person had stopped it."""
     return _move(
         Verb.RESUME_SHARD,
         ShardStatus.RUNNING,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db import connection
-from django.db.models import Case, F, Value, When
+from django.db.models import Case, F, When
 from django.db.models.functions import Now
 
 from batches.domain.states import JobStatus, PauseReason, ShardStatus, job_sources, shard_sources
@@ -98,8 +98,8 @@ def move_shard(
     columns: dict[str, Any] = {"status": target.value, "reason": reason.value if reason else ""}
     if target is ShardStatus.RUNNING:
         # stopped by the system: half-open
-        columns["probe"] = Case(
-            When(reason=PauseReason.OPERATOR.value, then=F("probe")), default=Value(True)
+        columns["probe_from"] = Case(
+            When(reason=PauseReason.OPERATOR.value, then=F("probe_from")), default=Now()
         )
     return found.update(**columns) == 1
 

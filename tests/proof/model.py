@@ -63,8 +63,8 @@ class ShardModel:
     ordinal: int
     status: str = "running"
     bad_streak: int = 0
-    #: half-open: one item at a time, until one went well
-    probe: bool = False
+    #: half-open: of the calls after this one, one item at a time until one went well
+    probe: int | None = None
 
 
 @dataclass
@@ -202,8 +202,8 @@ class Model:
                 for item in dict.fromkeys(want.items)
                 if ours and item not in seen and self._may_go(self.items[item])
             ][: self.size]
-            if fitting and (shard := self.shards[self.items[fitting[0]].shard]).probe:
-                fitting = [] if self._in_flight(shard.id) else fitting[:1]
+            if fitting and self.shards[self.items[fitting[0]].shard].probe is not None:
+                fitting = [] if self._tries(self.items[fitting[0]].shard) else fitting[:1]
             call = []
             for item in fitting:
                 job = self.job_of(self.items[item])
@@ -215,8 +215,13 @@ class Model:
                 calls.append(tuple(call))
         return calls
 
-    def _in_flight(self, shard: int) -> bool:
-        return any(c.open and self.items[c.items[0]].shard == shard for c in self.calls.values())
+    def _tries(self, shard: int) -> bool:
+        """Whether the one item of a half-open shard is under way."""
+        since = self.shards[shard].probe
+        return since is not None and any(
+            call.open and call.id > since and self.items[call.items[0]].shard == shard
+            for call in self.calls.values()
+        )
 
     def _may_go(self, item: ItemModel) -> bool:
         return (
@@ -236,7 +241,7 @@ class Model:
     # --- the settle ------------------------------------------------------------------------------
 
     def settle(self, answers: Sequence[Answer]) -> None:
-        moved: dict[int, list[Decision]] = {}
+        moved: dict[int, list[tuple[int, Decision]]] = {}
         for answer in answers:
             if self._settle_call(answer) and any(d.hold for d in answer.decisions):
                 self.accounts[self.shards[self.items[answer.items[0]].shard].account].held = True
@@ -246,9 +251,9 @@ class Model:
                 waiting = item.call == answer.call and item.state in (FLYING, DOUBT)
                 if waiting and not (decision.fate is Fate.DOUBT and item.state == DOUBT):
                     self._settle_item(item, decision)
-                    moved.setdefault(item.shard, []).append(decision)
-        for shard, decisions in moved.items():
-            self._move_shard(self.shards[shard], decisions)
+                    moved.setdefault(item.shard, []).append((answer.call, decision))
+        for shard, outcomes in moved.items():
+            self._move_shard(self.shards[shard], outcomes)
 
     def _settle_call(self, answer: Answer) -> bool:
         """Whether the call was still without an answer."""
@@ -290,18 +295,24 @@ class Model:
             case Fate.DOUBT:
                 item.state = DOUBT
 
-    def _move_shard(self, shard: ShardModel, decisions: Sequence[Decision]) -> None:
-        bad = sum(decision.bad for decision in decisions)
-        good = any(decision.fate in (Fate.CONFIRMED, Fate.ACCEPTED) for decision in decisions)
+    def _move_shard(self, shard: ShardModel, outcomes: Sequence[tuple[int, Decision]]) -> None:
+        bad = sum(decision.bad for _, decision in outcomes)
+        good = any(_went_well(decision) for _, decision in outcomes)
         before = shard.bad_streak
         shard.bad_streak = 0 if good else before + bad
-        probed, shard.probe = shard.probe, shard.probe and not good
+        since = shard.probe
+        tried = [d for call, d in outcomes if since is not None and call > since]
+        if any(_went_well(decision) for decision in tried):
+            shard.probe = None
         pending, submitted, _doubt, _confirmed, failed, _abandoned = self.counters(shard.id)
         if pending == 0 and submitted == 0 and shard.status in (*RUNNABLE, "paused"):
             everything = failed == len(self.of_shard(shard.id))
             shard.status = "failed" if everything else "completed"
+        elif shard.status in RUNNABLE and since is not None:
+            failed_trial = shard.probe is not None and any(d.bad for d in tried)
+            shard.status = "paused" if failed_trial else shard.status
         elif shard.status in RUNNABLE and not good and bad >= 1:
-            tripped = probed or shard.bad_streak >= self.jobs[shard.job].streak
+            tripped = shard.bad_streak >= self.jobs[shard.job].streak
             shard.status = "paused" if tripped else shard.status
 
     # --- the operator ----------------------------------------------------------------------------
@@ -346,3 +357,7 @@ class Model:
             account.held = False
         for job in self.jobs.values():
             job.gate_open = True
+
+
+def _went_well(decision: Decision) -> bool:
+    return decision.fate in (Fate.CONFIRMED, Fate.ACCEPTED)

@@ -25,7 +25,7 @@ LOOK = {
     "items": "select id, state, call_id, attempt, due_at is not null, accepted_at is not null, "
     "in_doubt_at is not null from batches_item",
     "shards": "select id, pending, submitted, in_doubt, confirmed, failed, abandoned, total, "
-    "status, bad_streak, probe from batches_shard",
+    "status, bad_streak, probe_from from batches_shard",
     "jobs": "select id, status, budget_used, budget_limit, stages_passed, total from batches_job",
     "accounts": "select id, lane_id, hold_until > clock_timestamp() from batches_account",
     "calls": "select id, lane_id, item_ids, answered_at is not null, lost_at is not null "

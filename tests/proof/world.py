@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from datetime import datetime, timedelta
 from typing import Any
 
 from batches.domain.decisions import Decision, Fate
@@ -68,6 +69,8 @@ class World:
         #: answers that were recorded
         self.past: list[m.Answer] = []
         self.truths: dict[int, tuple[Decision, ...]] = {}
+        #: shard → since when it was last half-open
+        self.probes: dict[int, datetime] = {}
         gateway = make_gateway()
         # so fast that no gate is in the way of a claim that comes a moment later
         accounts = [
@@ -132,6 +135,9 @@ class World:
         """Every hold, backoff and step of a ceiling is over: all that was is two minutes older."""
         sql("update batches_call set sent_at = sent_at - interval '2 minutes'")
         sql("update batches_event set at = at - interval '2 minutes'")
+        sql("update batches_item set submitted_at = submitted_at - interval '2 minutes'")
+        sql("update batches_shard set probe_from = probe_from - interval '2 minutes'")
+        self.probes = {shard: at - timedelta(minutes=2) for shard, at in self.probes.items()}
         sql("update batches_item set due_at = null")
         sql("update batches_account set hold_until = null, hold_reason = ''")
         sql(
@@ -266,7 +272,10 @@ class World:
             job.status, job.passed = status, passed
         for shard_id, row in seen["shards"].items():
             shard = self.model.shards[shard_id]
-            shard.status, shard.probe = row[7], row[9]
+            shard.status, since = row[7], row[9]
+            if since is not None and since != self.probes.get(shard_id):  # a verb's doing
+                self.probes[shard_id] = since
+                shard.probe = max(self.model.calls, default=0)
 
 
 def compare(model: m.Model, seen: Stored, *, statuses: bool) -> None:
@@ -284,8 +293,9 @@ def compare(model: m.Model, seen: Stored, *, statuses: bool) -> None:
         assert tuple(counters) == model.counters(shard_id), f"{shard}: counters {counters}"
         assert sum(counters) - counters[2] == total, f"{shard}: states do not sum to the total"
         if statuses:
-            moved = (status, streak, probe)
-            assert moved == (shard.status, shard.bad_streak, shard.probe), f"{shard}: {moved}"
+            moved = (status, streak, probe is not None)
+            told = (shard.status, shard.bad_streak, shard.probe is not None)
+            assert moved == told, f"{shard}: {moved}"
     for job_id, (status, used, limit, _passed, _total) in seen["jobs"].items():
         job = model.jobs[job_id]
         assert (used, limit) == (job.used, job.limit), f"{job}: {used} of {limit} stored"

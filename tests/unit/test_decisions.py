@@ -103,7 +103,7 @@ TABLE: list[tuple[str, Callable[[], Decision], Row]] = [
         (
             f"unknown, {category}",
             lambda category=category: judged(Unknown(category)),
-            (Fate.DOUBT, True, False, True, False, False, False),
+            (Fate.DOUBT, True, False, category is not Category.ABORTED, False, False, False),
         )
         for category in sorted(IN_DOUBT)
     ],

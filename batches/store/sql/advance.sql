@@ -189,7 +189,7 @@ returning id
 
 -- name: resume_account_shards
 -- Half-open, as after any other stop: with one item first.
-update batches_shard s set status = 'running', reason = '', probe = true
+update batches_shard s set status = 'running', reason = '', probe_from = clock_timestamp()
 from (
   select id from batches_shard
   where account_id = %(account)s and job_id = any(%(jobs)s)

@@ -80,9 +80,10 @@ cand as materialized (
     dense_rank() over (partition by a.id order by a.grp) as call_no,
     row_number() over (partition by a.grp order by u.n) as place, a.size, a.nominal,
     -- half-open: one item at a time, also for a lane that has not yet seen so
-    case when s.probe then exists (
+    case when s.probe_from is not null then exists (
       select from batches_call c
-      where c.shard_id = i.shard_id and c.answered_at is null and c.lost_at is null offset 0
+      where c.shard_id = i.shard_id and c.answered_at is null and c.lost_at is null
+        and c.sent_at > s.probe_from offset 0
     ) end as waits
   from paced a
   cross join lateral (
@@ -95,7 +96,7 @@ cand as materialized (
     select id, shard_id, state, due_at from batches_item where id = u.id offset 0
   ) i
   cross join lateral (
-    select job_id, account_id, status, probe from batches_shard where id = i.shard_id offset 0
+    select job_id, account_id, status, probe_from from batches_shard where id = i.shard_id offset 0
   ) s
   cross join t
   where i.state = 'pending' and s.status in ('pending', 'running') and s.account_id = a.id

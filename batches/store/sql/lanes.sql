@@ -81,7 +81,7 @@ from batches_gateway g
 where g.id in (select gateway_id from batches_account where lane_id = %(lane)s)
 
 -- name: lane_shards
-select s.id, s.account_id, s.job_id, s.status, s.pending, s.probe
+select s.id, s.account_id, s.job_id, s.status, s.pending, s.probe_from is not null as probe
 from batches_shard s
 join batches_account a on a.id = s.account_id
 join batches_job j on j.id = s.job_id

@@ -27,7 +27,7 @@ cur as materialized (
     r.reached
   from r
   cross join lateral (
-    select i.id, i.shard_id, i.job_id, i.seq, i.in_doubt_at is not null as was_doubt
+    select i.id, i.shard_id, i.job_id, i.seq, i.submitted_at, i.in_doubt_at is not null as was_doubt
     from batches_item i
     where i.id = r.item_id and i.call_id = r.call_id and i.state = 'submitted'
       and i.accepted_at is null and not (r.fate = 'doubt' and i.in_doubt_at is not null)
@@ -71,14 +71,20 @@ delta as materialized (
     sum((state = 'abandoned')::int) as abandoned,
     max(case when state <> 'pending' then seq end) as seq,
     bool_or(fate in ('confirmed', 'accepted')) as any_good,
-    sum(bad::int) as bad
+    sum(bad::int) as bad,
+    max(submitted_at) filter (where fate in ('confirmed', 'accepted')) as good_at,
+    max(submitted_at) filter (where bad) as bad_at
   from judged group by shard_id
 ),
 -- in id order, so that two settles or a settle and a verb cannot wait for each other
 ordered as materialized (
   select d.*,
-    s.status in ('pending', 'running') and not d.any_good and d.bad > 0
-      and (s.probe or s.bad_streak + d.bad >= j.breaker_streak) as trips
+    s.status in ('pending', 'running') and case
+      -- half-open: what was sent before the resume says nothing of the time after it
+      when s.probe_from is null
+      then not d.any_good and d.bad > 0 and s.bad_streak + d.bad >= j.breaker_streak
+      else d.bad_at > s.probe_from and not coalesce(d.good_at > s.probe_from, false)
+    end as trips
   from delta d
   join batches_shard s on s.id = d.shard_id
   join batches_job j on j.id = d.job_id
@@ -96,7 +102,7 @@ shard as (
     cursor = greatest(s.cursor, d.seq),
     last_advanced_at = case when d.seq is null then s.last_advanced_at else t.at end,
     bad_streak = case when d.any_good then 0 else s.bad_streak + d.bad end,
-    probe = s.probe and not d.any_good,
+    probe_from = case when d.good_at > s.probe_from then null else s.probe_from end,
     status = case
       when s.status in ('pending', 'running', 'paused')
         and s.pending + d.pending = 0 and s.submitted + d.submitted = 0

@@ -36,9 +36,9 @@ where a.id = o.id
 returning a.id
 
 -- name: resume_tripped_shards
--- Half-open: each tries with one item first (`probe`).
+-- Half-open: each tries with one item first.
 update batches_shard s
-set status = 'running', reason = '', probe = true
+set status = 'running', reason = '', probe_from = clock_timestamp()
 from (
   select id from batches_shard
   where job_id = %(job)s and status = 'paused' and reason <> %(person)s
@@ -50,7 +50,7 @@ returning s.ordinal
 -- name: probe_shards
 -- The job as a whole was stopped: each of its shards tries with one item first.
 update batches_shard s
-set probe = true
+set probe_from = clock_timestamp()
 from (
   select id from batches_shard
   where job_id = %(job)s and status in ('pending', 'running')

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 from batches.models import Call, Event, Job, JobMinute, Shard
 from batches.services.jobs import resume_job, resume_shard
+from tests.factories import items_of
 from tests.integration.store.support import assert_sound, run
 
-from .stage import QUICK, Stage, in_thread, play_turn, status, turning, turns_until, until_status
+from .stage import (
+    QUICK,
+    Stage,
+    in_thread,
+    play_turn,
+    states,
+    status,
+    turning,
+    turns_until,
+    until_status,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,6 +44,10 @@ def stage() -> Stage:
 
 def _shards(job: Job) -> set[tuple[str, str]]:
     return set(Shard.objects.filter(job=job).values_list("status", "reason"))
+
+
+def _half_open(job: Job) -> int:
+    return Shard.objects.filter(job=job, probe_from__isnull=False).count()
 
 
 def _told(job: Job) -> list[dict[str, Any]]:
@@ -142,10 +160,10 @@ def test_resumed_job_whose_cause_is_gone_goes_on_at_full_pace(stage: Stage):
             await turns_until(job, "paused")
             sim.faults.remove(fault.id)
             await in_thread(lambda: resume_job(job_id=job.pk, actor=None))
-            assert await in_thread(lambda: Shard.objects.filter(job=job, probe=True).count()) == 4
+            assert await in_thread(lambda: _half_open(job)) == 4
             assert await turns_until(job, "completed") == "completed"
             assert len(sim.record.effects) == 240 - fault.fired
-        assert not await in_thread(lambda: Shard.objects.filter(job=job, probe=True).exists())
+        assert await in_thread(lambda: _half_open(job)) == 0
         await in_thread(assert_sound, job)
 
     run(scene())
@@ -207,7 +225,7 @@ def test_outcomes_before_a_resume_are_forgiven(stage: Stage):
 def test_claim_of_a_half_open_shard_takes_one_item_and_none_beside_it(stage: Stage):
     async def scene() -> None:
         job = await in_thread(lambda: stage.job(accounts=1, items=30, per_min=60_000, **RATIO))
-        await in_thread(lambda: Shard.objects.filter(job=job).update(probe=True))
+        await in_thread(lambda: Shard.objects.filter(job=job).update(probe_from=Now()))
         async with stage.open(latency_seconds=(0.3, 0.3)) as sim:
             fault = sim.faults.install(REFUSED)
             async with turning():
@@ -217,3 +235,39 @@ def test_claim_of_a_half_open_shard_takes_one_item_and_none_beside_it(stage: Sta
         assert sizes == [1]
 
     run(scene())
+
+
+def test_answers_of_calls_from_before_a_resume_do_not_decide_its_trial(stage: Stage):
+    """Five calls hang when the shard trips; the cause is mended, the shard resumed meanwhile."""
+
+    async def scene() -> None:
+        (account,) = await in_thread(
+            lambda: stage.accounts(1, total_rate_per_min=60_000, max_inflight=5)
+        )
+        job = await in_thread(
+            lambda: stage.job(accounts=[account], items=60, **(RATIO | {"breaker_streak": 3}))
+        )
+        first = await in_thread(lambda: [i.target for i in items_of(job)][:4])
+        async with stage.open() as sim:
+            for target in first:
+                scope = {"target": target}
+                sim.faults.install({"kind": "latency", "seconds": 2.0, "scope": scope})
+                sim.faults.install(REFUSED | {"scope": scope})
+            cause = sim.faults.install(REFUSED)
+            async with turning():
+                await _until_shard(job, "paused")
+                sim.faults.remove(cause.id)
+                assert (await in_thread(lambda: states(job)))["submitted"] == 4
+                await in_thread(lambda: resume_job(job_id=job.pk, actor=None))
+                await until_status(job, "completed", "paused")
+            assert await status(job) == "completed"
+        await in_thread(assert_sound, job)
+
+    run(scene())
+
+
+async def _until_shard(job: Job, wanted: str) -> None:
+    end = time.monotonic() + 15
+    while (now := (await in_thread(lambda: Shard.objects.get(job=job))).status) != wanted:
+        assert time.monotonic() < end, f"still {now}"
+        await asyncio.sleep(0.02)

@@ -301,3 +301,17 @@ def test_verb_on_a_row_changed_behind_its_back_records_nothing(
     with pytest.raises(WrongStateError):
         jobs.pause_job(job_id=job.pk, actor=None)
     assert not Event.objects.filter(job=job).exists()
+
+
+def test_resume_after_a_terminate_tries_one_item_of_each_shard() -> None:
+    """Whatever it stood for before that: a breaker's stop that was then terminated, say."""
+    job = make_job(status=JobStatus.TERMINATED, shards=[ShardSpec(pending=2), ShardSpec(pending=2)])
+    jobs.resume_job(job_id=job.pk, actor=None)
+    assert not job.shards.filter(probe_from=None).exists()
+
+
+def test_resume_after_a_persons_pause_tries_nothing_first() -> None:
+    job = make_job(shards=[ShardSpec(pending=2)])
+    jobs.pause_job(job_id=job.pk, actor=None)
+    jobs.resume_job(job_id=job.pk, actor=None)
+    assert job.shards.filter(probe_from=None).exists()
