@@ -69,7 +69,8 @@ class MergedForm(_ModelForm):
 
     def _merge(self) -> None:
         """Under the row's lock, which the admin's transaction holds until all is written."""
-        if not all(self._shown_was_sent(name, field) for name, field in self._compared()):
+        self.data = cast(QueryDict, self.data).copy()
+        if not self._shown_came():
             self.add_error(None, _("请求没有带上页面打开时的内容，没有保存。请刷新页面后再改。"))
             return
         rows = type(self.instance)._default_manager  # noqa: SLF001
@@ -79,7 +80,6 @@ class MergedForm(_ModelForm):
             return
         now = model_to_dict(row, fields=[name for name, _field in self._compared()])
         touched = set(self.changed_data)
-        self.data = cast(QueryDict, self.data).copy()
         for name, field in self._compared():
             current = _offered(field, now[name])
             if not _differ(field, current, self._shown(name)):
@@ -94,10 +94,21 @@ class MergedForm(_ModelForm):
                 self.add_error(name, self._conflict(name, current))
                 self._put(name, current, shown=True)
 
-    def _shown_was_sent(self, name: str, field: forms.Field) -> bool:
-        # of several values none is a value too, and sends nothing
-        several = isinstance(field, forms.ModelMultipleChoiceField)
-        return several or self[name].html_initial_name in self.data
+    def _shown_came(self) -> bool:
+        """Whether the page's value of each field was sent along.
+
+        The page that comes back must not make up for it: Django would put there what was just
+        sent, so that the next time nothing seems touched.
+        """
+        for name, field in self._compared():
+            if self[name].html_initial_name in self.data:
+                continue
+            if isinstance(field, forms.ModelMultipleChoiceField):
+                # of several values none is a value too, and sends nothing
+                self._put(name, [], shown=True)
+            else:
+                field.show_hidden_initial = False
+        return all(field.show_hidden_initial for _name, field in self._compared())
 
     def _sent(self, name: str) -> Any:
         """A field's value as it came."""

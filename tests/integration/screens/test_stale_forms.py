@@ -115,6 +115,15 @@ def test_form_that_does_not_say_what_its_page_showed_is_refused(
     assert row.name != "新名"
 
 
+def test_refused_form_sent_again_without_a_reload_is_refused_again(client: Client) -> None:
+    account = make_account(total_rate_per_min=60)
+    sent = form_of(client.get(_address(account)), total_rate_per_min="90")
+    del sent["initial-total_rate_per_min"]
+    again = client.post(_address(account), form_of(client.post(_address(account), sent)))
+    assert again.status_code == 200
+    assert "请刷新页面后再改" in text_of(again)
+
+
 def test_gateway_form_keeps_what_others_set_and_shows_no_secret(client: Client) -> None:
     gateway = make_gateway(token="s3cret-token", options={"success_codes": [0]})
     shown = client.get(_address(gateway))
@@ -193,3 +202,26 @@ def test_permission_taken_from_a_role_meanwhile_stays_taken(root: Client) -> Non
     assert root.post(_address(role), typed).status_code == 302
     assert Group.objects.get(pk=role.pk).name == "丙"
     assert list(role.permissions.all()) == [named["operate_job"]]
+
+
+def test_first_permission_of_a_role_survives_a_fault_in_another_field(root: Client) -> None:
+    role = Group.objects.create(name="甲")
+    wanted = Permission.objects.get(codename="operate_job")
+    faulty = form_of(root.get(_address(role)), permissions=[str(wanted.pk)], name="")
+    refused = root.post(_address(role), faulty)
+    assert refused.status_code == 200
+    again = form_of(refused, name="甲")
+    assert again["permissions"] == [str(wanted.pk)]
+    assert "initial-permissions" not in again
+    assert root.post(_address(role), again).status_code == 302
+    assert list(role.permissions.all()) == [wanted]
+
+
+def test_first_role_of_a_person_survives_a_fault_in_another_field(root: Client) -> None:
+    user = make_user(username="clerk")
+    role = Group.objects.create(name="甲")
+    faulty = form_of(root.get(_address(user)), groups=[str(role.pk)], email="-")
+    refused = root.post(_address(user), faulty)
+    assert refused.status_code == 200
+    assert root.post(_address(user), form_of(refused, email="")).status_code == 302
+    assert list(user.groups.all()) == [role]
