@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from batches.domain.alerts import STUCK_SECONDS
-from batches.domain.states import JobStatus
+from batches.domain.states import JobStatus, PauseReason
 from batches.models import Event, Job, Shard
 from batches.store.queries import run_query
 
@@ -53,7 +53,9 @@ class Ground:
         jobs = list(jobs)
         self._all = [job.pk for job in jobs]
         self._running = [job.pk for job in jobs if job.status == JobStatus.RUNNING]
-        self._paused = [job.pk for job in jobs if job.status == JobStatus.PAUSED]
+        paused = [job for job in jobs if job.status == JobStatus.PAUSED]
+        self._paused = [job.pk for job in paused]
+        self._tripped = [job.pk for job in paused if job.pause_reason == PauseReason.BREAKER]
         self._shard = shard.pk if shard else None
         self._given = progress
         self._standing = standing
@@ -103,6 +105,11 @@ class Ground:
         for event in Event.objects.filter(pk__in=ids).select_related("account").order_by("-id"):
             found[event.job_id or 0].append(event)
         return found
+
+    @cached_property
+    def tripped(self) -> Mapping[int, dict[str, Any]]:
+        """Which shards the breaker stopped of the jobs that it paused."""
+        return {row["job_id"]: row for row in run_query("why_tripped", jobs=self._tripped)}
 
     def _ask(self, name: str, **params: Any) -> list[dict[str, Any]]:
         if not self._running:

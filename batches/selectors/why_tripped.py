@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from batches.domain.categories import category_info
 from batches.domain.problems import Names, Term
-from batches.domain.states import PauseReason, ShardStatus
+from batches.domain.states import PauseReason
 from batches.domain.text import N_
 from batches.models import Event, Job, Shard
 
 from .ground import Ground
 from .reasons import ACCOUNTS, Why
 
-_ACCOUNTS_SHOWN = 3
 _TRY_ONE = N_("看失败分类，处理好原因后点「继续」；会先各试一条。")
 _GRANT = N_("请管理员开通接口权限后点「继续」。")
 
@@ -22,35 +22,27 @@ def why_breaker(job: Job, ground: Ground) -> Why:
     """By the share of bad outcomes, or by the shards that stopped one after the other."""
     event = _last_trip(job, ground, PauseReason.BREAKER)
     if event is not None and event.data.get("sample"):
-        data: dict[str, Any] = event.data
-        category = category_info(data["category"]).label if data.get("category") else "—"
-        return Why(
-            "breaker",
-            N_("熔断：最近 %(sample)s 次结果里 %(bad)s 次失败，最后一次是「%(category)s」。"),
-            {"sample": data["sample"], "bad": data["bad"], "category": Term(category)},
-            cure_text=_TRY_ONE,
-            level="warn",
-        )
-    tripped = list(
-        Shard.objects.filter(job=job, status=ShardStatus.PAUSED, reason=PauseReason.BREAKER)
-        .order_by("ordinal")
-        .select_related("account")[: _ACCOUNTS_SHOWN + 1]
-    )
-    if not tripped:
+        return _by_share(event.data)
+    tripped = ground.tripped.get(job.pk)
+    if tripped is None:
         return Why("breaker", N_("失败太多，熔断，自动暂停。"), cure_text=_TRY_ONE, level="warn")
-    count = len(tripped)
-    if count > _ACCOUNTS_SHOWN:
-        count = Shard.objects.filter(
-            job=job, status=ShardStatus.PAUSED, reason=PauseReason.BREAKER
-        ).count()
-    names = dict.fromkeys(str(shard.account) for shard in tripped[:_ACCOUNTS_SHOWN])
     return Why(
         "breaker",
         N_("熔断：%(shards)s 个分片连续失败（账号 %(accounts)s），整个作业自动暂停。"),
-        {"shards": count, "accounts": Names(names)},
+        {"shards": tripped["shards"], "accounts": Names(dict.fromkeys(tripped["accounts"]))},
         cure_text=_TRY_ONE,
         level="warn",
     )
+
+
+def _by_share(data: Mapping[str, Any]) -> Why:
+    """Which outcome was the last is known only to a lane that saw it itself."""
+    text = N_("熔断：最近 %(sample)s 次结果里 %(bad)s 次失败。")
+    params: dict[str, object] = {"sample": data["sample"], "bad": data["bad"]}
+    if category := data.get("category"):
+        text = N_("熔断：最近 %(sample)s 次结果里 %(bad)s 次失败，最后一次是「%(category)s」。")
+        params["category"] = Term(category_info(category).label)
+    return Why("breaker", text, params, cure_text=_TRY_ONE, level="warn")
 
 
 def why_permission(job: Job, ground: Ground) -> Why:

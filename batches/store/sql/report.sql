@@ -117,6 +117,15 @@ where waiting > 0
 group by job_id, cause
 order by job_id, sum(waiting) desc, cause
 
+-- name: why_tripped
+-- How many shards of some jobs the breaker stopped, and the accounts of the first of them.
+select s.job_id, count(*) as shards,
+  (array_agg(coalesce(nullif(a.name, ''), a.guid) order by s.ordinal))[1:3] as accounts
+from batches_shard s
+join batches_account a on a.id = s.account_id
+where s.job_id = any(%(jobs)s) and s.status = 'paused' and s.reason = 'breaker'
+group by s.job_id
+
 -- name: why_backoff
 -- Whether all that is left of a job waits for a second try; looks at the head of a few of its
 -- shards only.

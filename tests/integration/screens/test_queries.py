@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from batches.domain.states import ShardStatus
 from batches.models import Job
 from tests.factories import ShardSpec, items_of, make_account, make_job
 
@@ -69,6 +70,23 @@ def test_list_of_more_jobs_makes_as_many_queries(client: Client) -> None:
     for _ in range(8):
         _job(1)
     assert len(_queries(client, reverse("admin:jobs"))) == few
+
+
+@pytest.mark.parametrize("page", ["jobs", "overview"])
+def test_page_of_more_jobs_that_their_shards_stopped_makes_as_many_queries(
+    page: str, client: Client
+) -> None:
+    def stopped() -> None:
+        shard = ShardSpec(pending=1, status=ShardStatus.PAUSED, reason="breaker")
+        make_job(status="paused", pause_reason="breaker", shards=[shard] * 4)
+
+    stopped()
+    few = len(_queries(client, PAGES[page](None)))
+    for _ in range(5):
+        stopped()
+    found = client.get(PAGES[page](None))
+    assert found.content.decode().count("4 个分片连续失败") >= 6
+    assert len(_queries(client, PAGES[page](None))) == few
 
 
 #: a count or grouping that reads items

@@ -48,6 +48,12 @@ def test_why_breaker_by_share_says_how_many_of_how_many_and_what(inflight: int) 
     assert "先各试一条" in said.cure
 
 
+def test_why_breaker_by_minutes_leaves_out_what_nobody_saw() -> None:
+    job = make_job(shards=[ShardSpec(pending=2)])
+    assert trip_job(job.pk, reason=PauseReason.BREAKER, data={"bad": 30, "sample": 50})
+    assert why(job).sentence == "熔断：最近 50 次结果里 30 次失败。"
+
+
 def test_why_breaker_by_shards_names_them() -> None:
     specs = [
         ShardSpec(pending=1, status="paused", reason="breaker", account=make_account(name=name))
