@@ -11,11 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from batches.domain.event_kinds import EVENT_LABELS
+from batches.domain.event_kinds import EVENT_LABELS, GUARDS, family_of
 from batches.models import Job
 from batches.selectors.events import SHELL, SYSTEM, audit_page
 
 from .shell import number, page
+from .verbs import actor_of
 
 #: longest text of a filter
 TEXT_MAX = 100
@@ -28,6 +29,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     account, kind, text = (_text(request, key) for key in ("account", "kind", "q"))
     first_day, last_day = _day(request.GET.get("from")), _day(request.GET.get("to"))
     before = number(request.GET.get("before"))
+    user = actor_of(request)
+    hidden = {family for family, needed in GUARDS.items() if not user.has_perm(needed)}
     found = audit_page(
         job_id=job_id,
         account=account,
@@ -37,6 +40,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         first_day=first_day,
         last_day=last_day,
         before=before,
+        hidden=hidden,
     )
     asked = {
         "job": job_id,
@@ -62,7 +66,9 @@ def audit(request: HttpRequest) -> HttpResponse:
             "account": account,
             "text": text,
             "kind": kind,
-            "kinds": sorted(EVENT_LABELS.items()),
+            "kinds": sorted(
+                (key, label) for key, label in EVENT_LABELS.items() if family_of(key) not in hidden
+            ),
             "first_day": first_day,
             "last_day": last_day,
             "filtered": bool(kept),

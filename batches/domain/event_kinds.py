@@ -64,6 +64,17 @@ ENGINE_EVENTS: Mapping[str, str] = {
     "job.cannot_compile": N_("作业内容无法处理，没有发送"),
 }
 EVENT_LABELS: Mapping[str, str] = {**ENGINE_EVENTS, **VERB_EVENTS}
+#: family of kinds → what one must be allowed to see to read its lines
+GUARDS: Mapping[str, str] = {
+    "gateway": "batches.view_gateway",
+    "role": "auth.view_group",
+    "user": "auth.view_user",
+}
+
+
+def family_of(kind: str) -> str:
+    """What a kind is about: `gateway` of `gateway.changed`."""
+    return kind.partition(".")[0]
 
 
 def event_label(kind: str) -> str:

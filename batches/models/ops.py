@@ -8,6 +8,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _l
 
+from batches.domain.actors import SHELL_SIGN
+
 from .accounts import Account
 from .jobs import Job
 
@@ -62,13 +64,18 @@ class Event(models.Model):
         verbose_name_plural = _l("事件")
         indexes = [
             models.Index(fields=["job", "-id"], name="event_job"),
-            # the audit's filters: a rare kind, a span of time, an account
+            # the audit's filters: a rare kind, a span of time, an account, the command line
             models.Index(fields=["kind", "-id"], name="event_kind"),
             models.Index(fields=["at"], name="event_at"),
             models.Index(
                 fields=["account", "-id"],
                 name="event_account",
                 condition=Q(account__isnull=False),
+            ),
+            models.Index(
+                fields=["-id"],
+                name="event_shell",
+                condition=Q(actor_name__startswith=SHELL_SIGN),
             ),
             models.Index(fields=["item_id"], name="event_item", condition=Q(item_id__isnull=False)),
         ]

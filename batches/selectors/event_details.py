@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from batches.domain.categories import category_info
+from batches.domain.event_kinds import family_of
 from batches.domain.states import ITEM_LABELS, JOB_LABELS, PAUSE_LABELS, SHARD_LABELS, PauseReason
 from batches.domain.text import N_
 from batches.models import Account, Event, Gateway
@@ -25,18 +26,18 @@ from .people import permission_words
 VALUE_MAX = 200
 
 
-def detail_of(event: Event) -> str:
-    """Every value that changed, and the one number that is worth showing; '' for none."""
-    return _("；").join([*_changes(event), *_count(event.data)])
+def detail_of(event: Event, *, without: Collection[str] = ()) -> str:
+    """Every value that changed but those `without`, and the one number that is worth showing."""
+    return _("；").join([*_changes(event, without), *_count(event.data)])
 
 
-def _changes(event: Event) -> list[str]:
+def _changes(event: Event, without: Collection[str]) -> list[str]:
     before, after = _side(event, "before"), _side(event, "after")
-    family = event.kind.partition(".")[0]
+    family = family_of(event.kind)
     said: list[str] = []
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
-        if old == new or name in _PART_OF_ANOTHER:
+        if old == new or name in _PART_OF_ANOTHER or name in without:
             continue
         if name in _SENTENCES and family != "gateway":
             text, shown = _SENTENCES[name]
@@ -47,10 +48,9 @@ def _changes(event: Event) -> list[str]:
             said.append(_named(family, name, before, after))
     if "window_from" in after:
         said.append(f"{_hours(before)} → {_hours(after)}")
-    said += [
-        _("%(label)s：已更换") % {"label": label_of(family, name)}
-        for name in event.data.get("replaced") or ()
-    ]
+    for key, text in _SECRETS.items():
+        labels = [label_of(family, name) for name in event.data.get(key) or ()]
+        said += [_(text) % {"label": label} for label in labels]
     return said
 
 
@@ -174,6 +174,12 @@ _LABELS: Mapping[str, str] = {
     "window": N_("失败率统计条数"),
     "min_sample": N_("失败率最少样本"),
     "shard_share": N_("熔断分片占比上限"),
+}
+#: what became of a value that is never told
+_SECRETS: Mapping[str, str] = {
+    "set": N_("%(label)s：已设置"),
+    "replaced": N_("%(label)s：已更换"),
+    "cleared": N_("%(label)s：已清除"),
 }
 #: said together with another field of the same event
 _PART_OF_ANOTHER = frozenset({"window_from", "window_to", "pause_reason", "reason"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 
@@ -53,8 +53,9 @@ _TONES: Mapping[str, str] = {
 }
 
 
-def line_of(event: Event) -> EventLine:
-    return EventLine(event, event_label(event.kind), detail_of(event))
+def line_of(event: Event, *, hidden: Collection[str] = ()) -> EventLine:
+    """`hidden` as for `audit_page`: a field of such a name is such a thing's address."""
+    return EventLine(event, event_label(event.kind), detail_of(event, without=hidden))
 
 
 def event_lines(*, job: Job, limit: int) -> list[EventLine]:
@@ -81,12 +82,14 @@ def audit_page(
     first_day: date | None = None,
     last_day: date | None = None,
     before: int | None = None,
+    hidden: Collection[str] = (),
 ) -> EventPage:
     """Newest first; `before` is the `next_before` of the page above.
 
     `account` is the guid or the name of accounts; days are those of the installation's zone, both
     included. `text` is looked for in the reasons and in the names of those who acted, anywhere in
     them: no index helps, so a text that is rare reads as far back as the other filters let it.
+    `hidden` are families of kinds that the reader may not see.
     """
     found = Event.objects.select_related("job", "account").order_by("-id")
     if job_id is not None:
@@ -109,10 +112,13 @@ def audit_page(
         found = found.filter(at__lt=_midnight(last_day + timedelta(days=1)))
     if before is not None:
         found = found.filter(id__lt=before)
+    for family in hidden:
+        found = found.exclude(kind__startswith=f"{family}.")
     events = list(found[: PAGE_SIZE + 1])
     more = len(events) > PAGE_SIZE
     events = events[:PAGE_SIZE]
-    return EventPage([line_of(event) for event in events], events[-1].pk if more else None)
+    lines = [line_of(event, hidden=hidden) for event in events]
+    return EventPage(lines, events[-1].pk if more else None)
 
 
 def _accounts(text: str) -> list[int]:

@@ -18,8 +18,9 @@ class Facts:
 def difference(before: Facts | None, after: Facts | None) -> dict[str, Any]:
     """The `data` of an event, {} where nothing differs; None is a row that is not (yet) there.
 
-    `before` and `after` hold what differs, `replaced` the names of secrets that do. Of a value
-    that is itself a mapping only its differing entries are kept.
+    `before` and `after` hold what differs; `set`, `replaced` and `cleared` the names of secrets
+    (None is none) to which that happened, of a row that goes away none. Of a value that is itself
+    a mapping only its differing entries are kept.
     """
     was, now = (side.open if side else {} for side in (before, after))
     told: dict[str, dict[str, Any]] = {"before": {}, "after": {}}
@@ -36,9 +37,17 @@ def difference(before: Facts | None, after: Facts | None) -> dict[str, Any]:
         if name in now:
             told["after"][name] = new
     data: dict[str, Any] = {side: values for side, values in told.items() if values}
-    hidden, shown = (side.sealed if side else {} for side in (before, after))
-    if replaced := sorted(
-        name for name in {**hidden, **shown} if hidden.get(name) != shown.get(name)
-    ):
-        data["replaced"] = replaced
+    if after is not None:
+        data |= _secrets(before.sealed if before else {}, after.sealed)
     return data
+
+
+def _secrets(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What became of each secret that differs."""
+    told: dict[str, list[str]] = {}
+    for name in sorted({**was, **now}):
+        old, new = was.get(name), now.get(name)
+        if old != new:
+            key = "set" if old is None else "cleared" if new is None else "replaced"
+            told.setdefault(key, []).append(name)
+    return told

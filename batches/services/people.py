@@ -98,7 +98,7 @@ def _user_facts(user: User | None) -> Facts | None:
             "groups": sorted(user.groups.values_list("name", flat=True)),
             "permissions": _codenames(user.user_permissions.all()),
         },
-        {"password": user.password},
+        {"password": user.password if user.has_usable_password() else None},
     )
 
 

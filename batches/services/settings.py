@@ -39,7 +39,7 @@ def gateway_facts(gateway: Gateway) -> Facts:
     told = {key: value for key, value in options.items() if key != _HEADERS}
     return Facts(
         {**{name: getattr(gateway, name) for name in GATEWAY_FIELDS}, "options": told},
-        {"token": gateway.token, "options.headers": options.get(_HEADERS) or None},
+        {"token": gateway.token or None, "options.headers": options.get(_HEADERS) or None},
     )
 
 

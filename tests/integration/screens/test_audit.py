@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from batches.domain.actors import Shell
 from batches.models import Account, Event, Gateway
 from batches.services import jobs
-from batches.services.settings import change_account
+from batches.services.settings import add_account, change_account
 from tests.factories import make_account, make_gateway, make_job, make_user
 
 from .pages import form_of, text_of
@@ -106,6 +108,30 @@ def test_gateway_changed_on_its_form_never_tells_a_secret(root: Client) -> None:
     assert "网关甲" in shown
 
 
+@pytest.mark.parametrize(
+    ("token", "headers", "said"),
+    [
+        ("", {}, []),
+        ("s3cret", {}, ["令牌：已设置"]),
+        ("", {"X-Key": "s3cret"}, ["选项中的请求头：已设置"]),
+    ],
+)
+def test_gateway_added_says_which_secrets_it_was_given(
+    root: Client, token: str, headers: dict[str, str], said: list[str]
+) -> None:
+    given = {"name": "网关", "base_url": "http://10.0.0.1:8080", "new_token": token}
+    given |= {"options": json.dumps({"headers": headers})}
+    _save(root, reverse("admin:batches_gateway_add"), **given)
+    (line,) = _lines(root)
+    assert [part for part in line.split("；") if "：已" in part] == said
+
+
+def test_gateway_token_and_headers_come_and_go_in_words(root: Client) -> None:
+    gateway = make_gateway(token="", options={"headers": {"X-Key": "s3cret"}})
+    _save(root, _change(gateway), new_token="s3cret", options="{}")
+    assert _lines(root) == ["修改网关 令牌：已设置；选项中的请求头：已清除"]
+
+
 def test_gateway_added_and_deleted_is_recorded(root: Client) -> None:
     given = {"name": "网关", "base_url": "http://10.0.0.1:8080", "new_token": "s3cret"}
     _save(root, reverse("admin:batches_gateway_add"), **given)
@@ -133,7 +159,7 @@ def test_person_changed_tells_roles_and_rights(root: Client) -> None:
 
 
 def test_password_changed_is_told_and_never_shown(root: Client) -> None:
-    user = make_user(username="clerk")
+    user = make_user(username="clerk", password="first-Passw0rd")
     given = {"password1": "other-Passw0rd!", "password2": "other-Passw0rd!"}
     address = reverse("admin:auth_user_password_change", args=[user.pk])
     assert root.post(address, given | {"usable_password": "true"}).status_code == 302
@@ -169,6 +195,9 @@ def test_person_and_role_added_and_deleted_are_recorded(root: Client) -> None:
     assert found["role.added"]["after"]["permissions"] == ["batches.operate_job"]
     assert found["user.added"]["after"]["groups"] == ["操作员"]
     assert found["user.deleted"]["before"]["groups"] == ["操作员"]
+    deleted, added = (line for line in _lines(root) if "用户" in line.partition(" ")[0])
+    assert "密码：已设置" in added
+    assert "密码" not in deleted
 
 
 def test_role_changed_tells_permissions_in_words(root: Client) -> None:
@@ -225,6 +254,67 @@ def test_audit_filter_tells_the_command_line_from_the_system(root: Client) -> No
     assert len(shown.context["lines"]) == 1
     assert "命令行 ops@host-1" in text_of(shown)
     assert "cli:" not in text_of(shown)
+
+
+def test_audit_by_the_command_line_finds_its_lines_by_index(root: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "insert into batches_event (kind, actor_name, reason, data) select 'job.paused',"
+            " case when n % 1000 = 0 then 'cli:ops@host' else 'x' end, '', '{}'"
+            " from generate_series(1, 30000) n"
+        )
+        cursor.execute("analyze batches_event")
+        with CaptureQueriesContext(connection) as captured:
+            assert len(_lines(root, actor="cli")) == 30
+        (query,) = (one["sql"] for one in captured if "LIKE 'cli:" in one["sql"])
+        cursor.execute(f"explain {query}")
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "event_shell" in plan, plan
+
+
+@pytest.mark.parametrize(
+    ("permission", "kinds"),
+    [
+        (None, set()),
+        ("auth.view_user", {"user.added", "user.changed"}),
+        ("auth.view_group", {"role.changed"}),
+        ("batches.view_gateway", {"gateway.changed"}),
+    ],
+)
+def test_audit_shows_settings_to_those_who_may_see_them_elsewhere(
+    permission: str | None, kinds: set[str]
+) -> None:
+    always = {"job.paused", "account.changed"}
+    guarded = {"user.added", "user.changed", "role.changed", "gateway.changed"}
+    for kind in (*always, *guarded):
+        Event.objects.create(kind=kind, data={"after": {"email": f"to@{kind}"}})
+    person = make_user("view_job")
+    if permission:
+        app, _, codename = permission.partition(".")
+        person.user_permissions.add(
+            Permission.objects.get(content_type__app_label=app, codename=codename)
+        )
+    client = Client()
+    client.force_login(person)
+    shown = client.get(reverse("admin:audit"))
+    assert {line.event.kind for line in shown.context["lines"]} == always | kinds
+    offered = {kind for kind, _label in shown.context["kinds"]}
+    assert offered & (always | guarded) == always | kinds
+    for kind in guarded - kinds:
+        assert _lines(client, kind=kind) == []
+        assert kind not in shown.content.decode()
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_audit_of_an_account_tells_its_gateways_address_to_those_who_may_see_it(may: bool) -> None:
+    gateway = make_gateway(base_url="http://10.9.8.7")
+    account = Account(gateway=gateway, guid="acc-1", name="客服甲")
+    add_account(account=account, actor=None)
+    client = Client()
+    client.force_login(make_user("view_job", *(["view_gateway"] if may else [])))
+    (line,) = _lines(client)
+    assert "名称：客服甲" in line
+    assert ("10.9.8.7" in line) is may
 
 
 def test_audit_pages_keep_the_filters(root: Client) -> None:
