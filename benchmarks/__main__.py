@@ -36,7 +36,7 @@ def main() -> None:
         type=int,
         default=1_000_000,
         help="how many items lie in the tables of flat and pages, a million or more;"
-        " ten million take some 12 GB of disk and half an hour",
+        " ten million take some 12 GB of disk and a quarter of an hour",
     )
     options = parser.parse_args()
     if options.items < 1_000_000:
