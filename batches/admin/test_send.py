@@ -32,7 +32,10 @@ _OPEN_MOST = 20
 
 @require_http_methods(["GET", "POST"])
 def test_send(request: HttpRequest, account_id: int) -> HttpResponse:
-    """GET shows the form; POST sends once, however often the same form is submitted."""
+    """GET shows the form; POST sends once, however often the same form is submitted.
+
+    Where surely nothing was sent, the form comes back as it was typed, to be sent anew.
+    """
     account = get_object_or_404(Account.objects.select_related("gateway"), pk=account_id)
     if not is_allowed(actor=actor_of(request), permission=OPERATE):
         return forbidden(request, _("您没有权限：测试发送。请联系主管。"))
@@ -61,9 +64,12 @@ def test_send(request: HttpRequest, account_id: int) -> HttpResponse:
             "ms": result.duration_ms,
         }
         messages.success(request, text)
-    else:
+        return see_other(here)
+    if result.outcome == "unknown":
+        # what may have arrived is not offered for sending again
         messages.error(request, result.message)
-    return see_other(here)
+        return see_other(here)
+    return _form(request, account, [result.message])
 
 
 def _form(

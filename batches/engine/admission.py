@@ -78,7 +78,8 @@ class Admission:
             )
         except GateUnavailableError as error:
             if not self.away:
-                log.warning("calls to %s hold: %s", host_of(gateway.config.base_url), error)
+                host, why = host_of(gateway.config.base_url), type(error.__cause__ or error)
+                log.warning("calls to %s hold: %s (%s)", host, error, why.__name__)
             self._away_until = time.monotonic() + ASK_AGAIN
             return Permits(self._gate, gateway, ()), ASK_AGAIN
         self._away_until = 0.0

@@ -34,11 +34,8 @@ CONNECTIONS = 4
 OWED_MOST = 10_000
 
 
-def _unavailable(error: Exception) -> GateUnavailableError:
-    return GateUnavailableError(
-        _("Redis 没有应答，无法确认速率上限，恢复之前不会发送（%(error)s）。")
-        % {"error": type(error).__name__}
-    )
+def _unavailable() -> GateUnavailableError:
+    return GateUnavailableError(_("Redis 没有应答，无法确认速率上限，恢复之前不会发送。"))
 
 
 class GatewayGate:
@@ -106,7 +103,7 @@ class GatewayGate:
             except NoScriptError:
                 answer = await self._evalsha(TAKE.text, call, fresh=True)
         except (RedisError, OSError) as error:
-            raise _unavailable(error) from error
+            raise _unavailable() from error
         return call.grant(answer)
 
     async def release(self, gateway_id: int, tokens: Sequence[str]) -> None:
@@ -211,7 +208,7 @@ class SyncGate:
             except NoScriptError:
                 answer = self._any.eval(TAKE.text, *names, *call.args(fresh=True))
         except (RedisError, OSError) as error:
-            raise _unavailable(error) from error
+            raise _unavailable() from error
         return call.grant(answer)
 
     def give_back(self, keys: GateKeys, unused: Grant) -> None:

@@ -32,6 +32,16 @@ def test_list_tells_rate_condition_and_work(client: Client) -> None:
     assert (row.rate_now, row.jobs, row.pending) == (25, 1, 5)
 
 
+def test_list_tells_of_what_stands_still_because_of_the_account(client: Client) -> None:
+    account = make_account(name="客服甲", health="credential")
+    stopped = ShardSpec(pending=5, account=account, status="paused", reason="credential")
+    make_job(shards=[stopped, ShardSpec(pending=1)])
+    make_job(status="paused", shards=[ShardSpec(pending=2, account=account)])
+    make_job(status="cancelled", shards=[ShardSpec(abandoned=3, account=account)])
+    row = client.get(reverse("admin:accounts"), {"trouble": "1"}).context["rows"][0]
+    assert (row.jobs, row.pending) == (2, 7)
+
+
 def test_list_narrowed_to_trouble_shows_no_healthy_account(client: Client) -> None:
     make_account(name="好的")
     bad = make_account(name="坏的", health="credential")
@@ -239,6 +249,43 @@ def test_test_send_submitted_twice_is_sent_once(
     assert "没有再发一次" in text_of(client.get(second.headers["Location"]))
     assert len(sent) == 1
     assert sent[0]["content"] == "测试"
+
+
+@pytest.mark.parametrize("outcome", ["limited", "refused", "not_sent"])
+def test_test_send_that_did_not_go_out_comes_back_as_it_was_typed(
+    outcome: str, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+
+    def send(**asked: Any) -> TestResult:
+        sent.append(asked["content"])
+        return TestResult(outcome, "没有发出。", 12)
+
+    monkeypatch.setattr("batches.admin.test_send.send_test", send)
+    address = reverse("admin:account_test", args=[make_account().pk])
+    form = {"form": client.get(address).context["form_mark"], "target": "7881", "content": "甲\n乙"}
+    back = client.post(address, form)
+    assert back.status_code == 200
+    assert "没有发出。" in text_of(back)
+    html = back.content.decode()
+    assert 'value="7881"' in html
+    assert "甲\n乙</textarea>" in html
+    client.post(address, form)  # the second of two clicks
+    assert len(sent) == 1
+    client.post(address, form | {"form": back.context["form_mark"]})
+    assert len(sent) == 2
+
+
+def test_test_send_in_doubt_is_not_offered_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "batches.admin.test_send.send_test", lambda **_: TestResult("unknown", "不确定。", 12)
+    )
+    address = reverse("admin:account_test", args=[make_account().pk])
+    mark = client.get(address).context["form_mark"]
+    back = client.post(address, {"form": mark, "target": "1", "content": "测试"})
+    assert (back.status_code, back.headers["Location"]) == (303, address)
 
 
 def test_test_send_clicked_again_while_the_first_waits_is_sent_once(
