@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError
+from batches.domain.states import JobStatus
 from batches.domain.verbs import Verb
 from batches.models import Job
 from batches.services import jobs as services
@@ -45,9 +46,15 @@ def retry(request: HttpRequest, job: Job) -> HttpResponse:
         )
     except InvalidInputError as error:
         return ask(request, job, "retry", title=title, error=error, preview=preview, chosen=chosen)
-    return back_to(
-        request, done, _("失败条目已放回待执行，「%(name)s」会继续发送。") % {"name": done.name}
-    )
+    return back_to(request, done, _done(done))
+
+
+def _done(job: Job) -> str:
+    if job.status in (JobStatus.PAUSED, JobStatus.PAUSING):
+        text = _("失败条目已放回待执行。「%(name)s」现在是暂停的，点「继续」后才会发送。")
+    else:
+        text = _("失败条目已放回待执行，「%(name)s」会继续发送。")
+    return text % {"name": job.name}
 
 
 def _title(job: Job, ordinal: int | None) -> str:

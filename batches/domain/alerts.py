@@ -52,7 +52,7 @@ ALERTS: Mapping[str, AlertKind] = {
         N_("预算用完"),
         N_(
             "已发 %(used)s 条，预算用完，自动暂停，还有 %(count)s 条没有发。"
-            "核对结果后提高预算，再继续。"
+            "核对结果后提高预算再继续；已经提高的，直接点「继续」。"
         ),
     ),
     JOB_PAUSED + PauseReason.STAGE: AlertKind(
@@ -74,7 +74,7 @@ ALERTS: Mapping[str, AlertKind] = {
         N_("分片熔断"),
         N_(
             "%(shards)s 个分片熔断（账号 %(accounts)s），%(count)s 条没有发，其他分片照常。"
-            "看失败分类，处理好原因后点「继续分片」。"
+            "看失败分类，处理好原因后点「继续停下的分片」。"
         ),
     ),
     STUCK: AlertKind(

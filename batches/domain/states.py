@@ -172,7 +172,7 @@ PAUSE_LABELS: Mapping[PauseReason, str] = {
     PauseReason.BUDGET: N_("预算用完"),
     PauseReason.STAGE: N_("到达放量检查点"),
     PauseReason.BREAKER: N_("熔断"),
-    PauseReason.CREDENTIAL: N_("账号凭证失效"),
+    PauseReason.CREDENTIAL: N_("账号登录失效"),
     PauseReason.PERMISSION: N_("没有接口权限"),
     PauseReason.MISSED_START: N_("错过开始时间"),
 }

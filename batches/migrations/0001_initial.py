@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
                 ('action', models.CharField(max_length=40, verbose_name='动作')),
                 ('params', models.JSONField(default=dict, verbose_name='参数')),
                 ('status', models.CharField(choices=[('preparing', '导入中'), ('awaiting', '待确认'), ('running', '运行中'), ('pausing', '暂停中…'), ('paused', '已暂停'), ('verifying', '核实中'), ('completed', '已完成'), ('cancelling', '取消中…'), ('cancelled', '已取消'), ('terminating', '终止中…'), ('terminated', '已终止'), ('rejected', '导入失败')], default=batches.domain.states.JobStatus['PREPARING'], max_length=12, verbose_name='状态')),
-                ('pause_reason', models.CharField(blank=True, choices=[('operator', '人工暂停'), ('budget', '预算用完'), ('stage', '到达放量检查点'), ('breaker', '熔断'), ('credential', '账号凭证失效'), ('permission', '没有接口权限'), ('missed_start', '错过开始时间')], default='', max_length=12, verbose_name='暂停原因')),
+                ('pause_reason', models.CharField(blank=True, choices=[('operator', '人工暂停'), ('budget', '预算用完'), ('stage', '到达放量检查点'), ('breaker', '熔断'), ('credential', '账号登录失效'), ('permission', '没有接口权限'), ('missed_start', '错过开始时间')], default='', max_length=12, verbose_name='暂停原因')),
                 ('version', models.PositiveIntegerField(default=0)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False, verbose_name='创建时间')),
                 ('started_at', models.DateTimeField(null=True, verbose_name='开始时间')),

@@ -209,6 +209,11 @@ class LiveJob:
     failures: Sequence[CategoryCount]
     events: Sequence[EventLine]
 
+    @property
+    def moving(self) -> bool:
+        """Whether it has a pace at all."""
+        return self.job.status in MOVING
+
 
 def live_job(job: Job, *, progress: Progress | None = None, mark: str | None = None) -> LiveJob:
     """The live part of a job's page; about ten queries, none over items but the failures'."""

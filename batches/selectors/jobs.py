@@ -24,8 +24,8 @@ TABS: Mapping[str, tuple[str, tuple[JobStatus, ...]]] = {
         N_("运行中"),
         (J.RUNNING, J.PAUSING, J.VERIFYING, J.CANCELLING, J.TERMINATING),
     ),
-    "waiting": (N_("待确认"), (J.PREPARING, J.AWAITING, J.REJECTED)),
-    "paused": (N_("已暂停"), (J.PAUSED, J.TERMINATED)),
+    "waiting": (N_("导入与待确认"), (J.PREPARING, J.AWAITING, J.REJECTED)),
+    "paused": (N_("已暂停或终止"), (J.PAUSED, J.TERMINATED)),
     "completed": (N_("已完成"), (J.COMPLETED,)),
     "cancelled": (N_("已取消"), (J.CANCELLED,)),
 }

@@ -20,12 +20,14 @@ group by s.job_id
 
 -- name: job_pace
 -- Sends per minute over the last minutes (the running one included), and what became of them.
--- Returned sends are those that a definite refusal took back; they were made all the same.
+-- Returned sends are those that a definite refusal took back; they were made all the same. A job
+-- that does not move has no pace: what it did a moment ago says nothing of now.
 select m.job_id, sum(m.sent + m.returned)::bigint as sent, sum(m.confirmed)::bigint as confirmed,
   sum(m.failed)::bigint as failed, greatest(min(m.minute), min(j.started_at)) as since
 from batches_jobminute m join batches_job j on j.id = m.job_id
 where m.job_id = any(%(jobs)s)
   and m.minute >= date_trunc('minute', clock_timestamp()) - %(minutes)s * interval '1 minute'
+  and j.status in ('running', 'pausing', 'verifying', 'cancelling', 'terminating')
 group by m.job_id
 
 -- name: job_shards
@@ -169,11 +171,12 @@ left join batches_call c on c.id = i.call_id
 order by i.submitted_at, i.id
 
 -- name: accounts_at_work
--- For some accounts: how many running jobs use each, and what is left to send.
+-- For some accounts: how many jobs use each, and what is left to send; also what stands still, since
+-- that is when somebody asks. Jobs first, by their status: few are open, whatever lies behind them.
 select s.account_id, count(distinct s.job_id) as jobs, sum(s.pending)::bigint as pending
 from batches_shard s join batches_job j on j.id = s.job_id
-where s.account_id = any(%(accounts)s) and s.status in ('pending', 'running')
-  and j.status = 'running'
+where s.account_id = any(%(accounts)s) and s.pending > 0
+  and j.status in ('running', 'pausing', 'paused', 'verifying', 'terminating', 'terminated')
 group by s.account_id
 
 -- name: failed_of_shard

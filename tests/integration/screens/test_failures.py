@@ -95,6 +95,16 @@ def test_retry_of_a_shard_is_offered_on_its_page_and_leaves_the_others(client: C
     assert len(items_of(job, "failed")) == 3
 
 
+def test_retry_in_a_paused_job_says_that_nothing_is_sent_yet(client: Client) -> None:
+    job = make_job(
+        status="paused", pause_reason="operator", shards=[ShardSpec(failed=2, category="param")]
+    )
+    item = items_of(job, "failed")[0].pk
+    address = reverse("admin:job_retry", args=[job.pk])
+    done = client.post(address, {"item": [item], "version": job.version}, follow=True)
+    assert "点「继续」后才会发送" in text_of(done)
+
+
 def test_retry_of_ticked_rows_asks_first_and_takes_only_those(client: Client) -> None:
     job = _job()
     chosen = items_of(job, "failed")[1].pk

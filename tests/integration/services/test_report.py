@@ -139,6 +139,13 @@ def test_rate_counts_refused_sends_on_screen_in_the_report_and_in_the_curve() ->
     assert achieved_per_min(Job.objects.get(pk=job.pk)) > 190
 
 
+def test_job_that_stands_has_no_pace_on_screen() -> None:
+    started = timezone.now() - timedelta(seconds=30)
+    job = make_job(started_at=started, status="paused", pause_reason="operator")
+    JobMinute.objects.create(job=job, minute=started.replace(second=0, microsecond=0), sent=30)
+    assert pace_of([job.pk]) == {}
+
+
 def test_rate_in_the_first_moment_is_no_flood() -> None:
     job = make_job(started_at=NOON)
     _minutes(job, 1)

@@ -88,7 +88,7 @@ def test_why_paused_from_the_command_line_says_system() -> None:
             "检查点 9 条（第 2 个，共 2 个）",
         ),
         ({"pause_reason": "breaker"}, "breaker", "熔断"),
-        ({"pause_reason": "credential"}, "credential", "凭证"),
+        ({"pause_reason": "credential"}, "credential", "登录失效"),
     ],
 )
 def test_why_paused_by_itself_says_for_what(columns: dict, code: str, words: str) -> None:
