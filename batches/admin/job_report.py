@@ -12,7 +12,7 @@ from batches.actions.registry import get_action
 from batches.domain.errors import InvalidInputError
 from batches.domain.text import N_
 from batches.intake.decoding import ENCODINGS, WorkbookKind
-from batches.intake.report import problem_from_json
+from batches.intake.report import example_of, problem_from_json, reason_from_json
 from batches.models import Job
 from batches.models.jobs import BadRows
 from batches.selectors.job_page import estimate
@@ -42,7 +42,8 @@ def report_context(job: Job, progress: Progress) -> dict[str, Any]:
         "problems": [problem_from_json(found) for found in report.get("problems") or []],
         "warnings": [problem_from_json(found) for found in report.get("warnings") or []],
         "reasons": [
-            (problem_from_json(reason), reason) for reason in report.get("by_reason") or []
+            (reason_from_json(reason), reason, example_of(reason))
+            for reason in report.get("by_reason") or []
         ],
         "rejections": first_rejections(job) if job.rejected_rows else [],
         "columns_wanted": _wanted(job, action),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from batches.actions.base import Action, ColumnSpec, Compiled
-from batches.domain.columns import ACCOUNT, TARGET
+from batches.domain.columns import ACCOUNT, TARGET, canonical_key, normal_header
 from batches.domain.problems import Problem
 from batches.domain.text import N_
 
@@ -47,6 +47,7 @@ class RowChecker:
         self._directory = directory
         self._columns = header.columns
         self._width = len(header.columns)
+        self._mapping = header.mapping
         self._account = header.mapping[ACCOUNT]
         self._target = header.mapping[TARGET]
         self._target_spec = next(spec for spec in action.columns if spec.key == TARGET)
@@ -97,7 +98,13 @@ class RowChecker:
     def _column_of(self, problem: Problem) -> int | None:
         """The column that a fault of the message names, where it names one."""
         name = problem.params.get("name")
-        return self._columns.index(name) if name in self._columns else None
+        if not isinstance(name, str):
+            return None
+        named = [i for i, header in enumerate(self._columns) if normal_header(header) == name]
+        if len(named) == 1:
+            return named[0]
+        # a placeholder may go by another of its column's names
+        return self._mapping.get(canonical_key(name) or "")
 
 
 def _too_many(found: int, expected: int) -> Problem:

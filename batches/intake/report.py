@@ -2,7 +2,7 @@
 
 The report: `phase` (waiting, reading, loading, done), `progress_rows`, `encoding`, `delimiter`,
 `header_row`, `columns`, `mapping`, `rows`, `items`, `valid` (good rows, also of a refused file),
-`rejected` (bad rows), `by_reason` [{code, text, params, count, example_row}], `samples`
+`rejected` (bad rows), `by_reason` [{code, text, params, count, example_row, varying}], `samples`
 [{row_no, account, account_name, target, content, tags}], `accounts` [{account, name, items,
 shards}] (largest first, at most 200), `accounts_total`, `shards`, `problem` and `problems` (why
 the file as a whole was refused), `warnings`, `duration_s`, and `request`: what the operator
@@ -42,6 +42,18 @@ def problem_from_json(data: Mapping[str, Any]) -> Problem:
     return Problem(data["code"], data["text"], params)
 
 
+def reason_from_json(entry: Mapping[str, Any]) -> Problem:
+    """What the rows of one reason have in common: a value of one of them blames no other."""
+    problem = problem_from_json(entry)
+    left_out = dict.fromkeys(entry.get("varying", ()), "…")
+    return Problem(problem.code, problem.text, {**problem.params, **left_out})
+
+
+def example_of(entry: Mapping[str, Any]) -> str:
+    """The value in the example's row, where the rows of the reason differ in it."""
+    return str(entry["params"]["value"]) if "value" in entry.get("varying", ()) else ""
+
+
 def _value_to_json(value: object) -> object:
     if isinstance(value, Problem):
         return {"problem": problem_to_json(value)}
@@ -77,6 +89,8 @@ class Reason:
     problem: Problem
     example_row: int
     count: int = 0
+    #: names of the values in which its rows differ
+    varying: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -102,6 +116,14 @@ class Findings:
         if reason is None:
             reason = self.reasons[problem.code] = Reason(problem, number)
         reason.count += times
+        if problem is not reason.problem:
+            reason.varying.update(
+                name
+                for name, value in problem.params.items()
+                if value != reason.problem.params.get(name)
+            )
+        if times > 1:  # one stands for many, which nobody has compared
+            reason.varying.update(problem.params)
 
     def add_good(self, number: int, good: GoodRow, compiled: Compiled) -> None:
         self.rows += 1
@@ -134,7 +156,11 @@ class Findings:
         reasons = sorted(self.reasons.values(), key=lambda r: (-r.count, r.example_row))
         return [
             problem_to_json(reason.problem)
-            | {"count": reason.count, "example_row": reason.example_row}
+            | {
+                "count": reason.count,
+                "example_row": reason.example_row,
+                "varying": sorted(reason.varying),
+            }
             for reason in reasons
         ]
 

@@ -46,7 +46,7 @@ def all_bad(rows: int) -> Problem:
     return Problem(
         "rows_all_bad",
         N_("%(rows)s 行全部有问题，没有可以导入的行。请按下面的原因改正后重新上传。"),
-        {"rows": rows},
+        {"rows": f"{rows:,}"},
     )
 
 
@@ -58,7 +58,7 @@ def some_bad(bad: int, rows: int) -> Problem:
             "%(rows)s 行中有 %(bad)s 行有问题或重复，整个文件没有导入。"
             "请改正后重新上传，或选择“跳过有问题的行”。"
         ),
-        {"rows": rows, "bad": bad},
+        {"rows": f"{rows:,}", "bad": f"{bad:,}"},
     )
 
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError
 from batches.domain.problems import Problem
-from batches.intake.report import problem_from_json, problems_of
+from batches.intake.report import problem_from_json, problems_of, reason_from_json
 
 #: exit code of a refusal
 REFUSED = 2
@@ -55,7 +55,7 @@ def reasons(report: dict[str, Any]) -> list[dict[str, Any]]:
     return found + [
         {
             "code": entry["code"],
-            "text": problem_from_json(entry).translated(_),
+            "text": reason_from_json(entry).translated(_),
             "count": entry["count"],
             "example_row": entry["example_row"],
         }

@@ -109,6 +109,12 @@ def test_empty_value_of_a_placeholder_names_its_column() -> None:
     assert isinstance(checker("您好").check(["guid-1", "1", ""]), GoodRow)
 
 
+def test_empty_value_of_a_placeholder_by_another_name_names_its_column() -> None:
+    row = checker("您好 {name}").check(["guid-1", "1", " "])
+    assert isinstance(row, BadRow)
+    assert (row.problem.code, row.column) == ("placeholder_empty", "姓名")
+
+
 def test_shifted_cells_are_named_before_anything_else() -> None:
     row = bad("guid-9", "", "张三", "", "多余")
     assert (row.problem.code, row.value) == ("row_too_many_cells", "多余")

@@ -8,7 +8,13 @@ from batches.actions.registry import get_action
 from batches.domain.problems import Problem, Term
 from batches.intake.checking import BadRow, GoodRow
 from batches.intake.directory import KnownAccount
-from batches.intake.report import Findings, problem_from_json, problem_to_json
+from batches.intake.report import (
+    Findings,
+    example_of,
+    problem_from_json,
+    problem_to_json,
+    reason_from_json,
+)
 
 NESTED = Problem(
     "outer",
@@ -31,6 +37,23 @@ def test_reasons_are_counted_most_frequent_first() -> None:
     told = [(r["code"], r["count"], r["example_row"]) for r in findings.by_reason()]
     assert told == [("b", 2, 3), ("a", 1, 2)]
     assert (findings.rows, findings.bad) == (3, 3)
+
+
+def _told(*values: str, times: int = 1) -> tuple[str, str]:
+    findings = Findings()
+    for row, value in enumerate(values, 2):
+        findings.count(Problem("unknown", "账号“%(value)s”不存在", {"value": value}), row, times)
+    [reason] = json.loads(json.dumps(findings.by_reason()))
+    return str(reason_from_json(reason)), example_of(reason)
+
+
+def test_reason_of_rows_that_differ_blames_none_of_their_values() -> None:
+    assert _told("甲", "乙", "甲") == ("账号“…”不存在", "甲")
+    assert _told("甲", times=20) == ("账号“…”不存在", "甲")
+
+
+def test_reason_of_rows_alike_names_their_value() -> None:
+    assert _told("甲", "甲") == ("账号“甲”不存在", "")
 
 
 def test_samples_are_the_first_five_different_rows_as_they_will_be_sent() -> None:
