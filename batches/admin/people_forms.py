@@ -13,7 +13,7 @@ from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group, Permission, User
 from django.db.models import ManyToManyField, Q, QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _l
 
 from batches.models import Job
@@ -242,11 +242,16 @@ class PersonAdmin(_Audited, _PlainDeletion, _UserAdmin):
         if db_field.name == "groups":
             kwargs["widget"] = forms.CheckboxSelectMultiple
             kwargs["queryset"] = roles_to_give(actor_of(request))
+            kwargs["help_text"] = _l("权限由角色给出：一个用户有其全部角色的权限。")
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
 def register() -> None:
-    """Put these in place of Django's own."""
+    """Put these in place of Django's own, and say 角色 where Django says 组."""
+    groups = User._meta.get_field("groups")  # noqa: SLF001 - Django's documented model API
+    groups.verbose_name = pgettext_lazy("plural", "角色")
+    Group._meta.verbose_name = pgettext_lazy("singular", "角色")  # noqa: SLF001
+    Group._meta.verbose_name_plural = pgettext_lazy("plural", "角色")  # noqa: SLF001
     admin.site.unregister([User, Group])
     admin.site.register(User, PersonAdmin)
     admin.site.register(Group, RoleAdmin)

@@ -64,12 +64,12 @@ def test_send(request: HttpRequest, account_id: int) -> HttpResponse:
             "ms": result.duration_ms,
         }
         messages.success(request, text)
-        return see_other(here)
-    if result.outcome == "unknown":
+    elif result.outcome == "unknown":
         # what may have arrived is not offered for sending again
         messages.error(request, result.message)
-        return see_other(here)
-    return _form(request, account, [result.message])
+    else:
+        return _form(request, account, [result.message])
+    return see_other(here)
 
 
 def _form(

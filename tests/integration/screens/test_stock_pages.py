@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from django.urls import reverse
 
@@ -37,6 +39,29 @@ def test_stock_pages_show_no_objects_of_the_program(chief: Client) -> None:
             response = chief.get(reverse(f"admin:{name}_{page}", args=args), follow=True)
             assert response.status_code == 200, (name, page)
             assert "object at 0x" not in text_of(response), (name, page)
+
+
+def test_roles_are_called_roles_and_reached_from_the_users(chief: Client) -> None:
+    people = chief.get(reverse("admin:auth_user_changelist"))
+    roles = reverse("admin:auth_group_changelist")
+    assert f'href="{roles}"' in people.content.decode()
+    assert "<h1>角色</h1>" in chief.get(roles).content.decode()
+    pages = [people, chief.get(roles), chief.get(reverse("admin:auth_group_add"))]
+    pages += [chief.get(reverse("admin:auth_user_change", args=[User.objects.get().pk]))]
+    for page in pages:
+        text = text_of(page)
+        assert "角色" in text
+        assert not re.search(r"(?<![\w分])组", text), re.findall(r".{8}组.{8}", text)
+
+
+def test_roles_are_not_offered_to_who_may_not_see_them(chief: Client) -> None:
+    user = User.objects.get()
+    user.is_superuser = False
+    user.save()
+    user.user_permissions.add(Permission.objects.get(codename="view_user"))
+    page = chief.get(reverse("admin:auth_user_changelist"))
+    assert page.status_code == 200
+    assert 'id="roles"' not in page.content.decode()
 
 
 def test_gateway_that_is_added_has_no_time_of_creation_yet(chief: Client) -> None:
