@@ -30,8 +30,8 @@ SEED = int(os.environ.get("DRILL_SEED", "0")) or secrets.randbits(31)
 #: of that long a run each account sends a full rate all the time; a short one has less to do
 ACCOUNTS, RATE = 10, 240
 EACH = max(60, int(SECONDS * RATE / 60))
-#: of the messages; the rest is what the budget does not allow
-BUDGET_SHARE = 0.9
+#: sends of the messages: so few that they are used up on the way, and what a raise adds
+BUDGET, RAISE = int(SECONDS * 6), int(SECONDS * 3)
 
 #: what may go wrong with one call, all at the same time
 FAULTS = [
@@ -91,6 +91,14 @@ class Blows:
         self.plant.try_manage("control_job", job, "pause")
         self.plant.try_manage("control_job", job, "resume")
 
+    def _budget(self) -> None:
+        """A person raises the budget of the messages and goes on."""
+        job = str(self.jobs["send_text"])
+        ((limit,),) = self.plant.sql("select budget_limit from batches_job where id = %s", job)
+        to = str(limit + RAISE)
+        self.plant.try_manage("control_job", job, "raise_budget", "--to", to, "--reason", "drill")
+        self.plant.try_manage("control_job", job, "resume")
+
     def _credential(self) -> None:
         """One account is logged out; at the next blow of this kind it is back."""
         if self._expired is None:
@@ -105,7 +113,7 @@ class Blows:
 
 #: every kind once, in some order, then these as often as the time allows
 KINDS = ["kill", "term", "flush", "valkey", "postgres_fast", "postgres_crash", "pause",
-         "credential", "kill", "credential"]  # fmt: skip
+         "budget", "credential", "kill", "credential"]  # fmt: skip
 
 
 def guid_of(number: int) -> str:
@@ -141,7 +149,7 @@ def load(plant: Plant) -> dict[str, int]:
     tough = ["--breaker-streak", "1000", "--breaker-ratio", "1"]
     words = {
         "send_text": ["--param", "content=hello {name}",
-                      "--budget", str(int(len(rows) * BUDGET_SHARE))],
+                      "--budget", str(BUDGET)],
         "tag_customers": ["--param", "tags=14001", "--call-size", "5"],
     }  # fmt: skip
 
@@ -200,16 +208,22 @@ def judge(
     lost = {place for place in reached if states[place] not in ("confirmed", "in doubt")}
     invented = {p for p, state in states.items() if state == "confirmed" and p not in reached}
     over, worst = over_budget(p), over_rate(effects)
+    ((stops,),) = p.sql(
+        "select count(*) from batches_event"
+        " where kind = 'job.paused' and data->>'reason' = 'budget'"
+    )
     found = Counter(states.values())
     tell(
         f"faults drill: DRILL_SEED={SEED} DRILL_SECONDS={SECONDS:g} blows={dict(blows.done)} "
         f"faults={fired} sends={len(effects)} states={dict(found)} duplicates={len(twice)} "
-        f"lost={len(lost)} invented={len(invented)} over={over} worst window/allowed={worst:.2f}"
+        f"lost={len(lost)} invented={len(invented)} over={over} budget stops={stops} "
+        f"worst window/allowed={worst:.2f}"
     )
     assert not twice, f"reached twice: {sorted(twice)[:5]}"
     assert not lost, f"took effect, and nobody knows: {[(x, states[x]) for x in sorted(lost)[:5]]}"
     assert not invented, f"confirmed without an effect: {sorted(invented)[:5]}"
     assert over == 0
+    assert stops >= 1, "the budget was never in the way"
     assert worst <= 1
     assert found["submitted"] == 0, "in flight although no lane lives"
     verified = p.children.run("verify", "--grace", "30")
