@@ -158,7 +158,7 @@ async def test_outage_is_told_at_once_and_ends_by_itself(
         own_server.stop()
         for _ in range(3):
             began = time.monotonic()
-            with pytest.raises(GateUnavailableError, match="恢复之前不会发送。$"):
+            with pytest.raises(GateUnavailableError, match=r"恢复之前不会发送。$"):
                 await take(gate, rate=None, most=2)
             assert time.monotonic() - began < 2
         await gate.release(GATEWAY, held.tokens)  # says nothing
