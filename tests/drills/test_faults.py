@@ -31,7 +31,7 @@ SEED = int(os.environ.get("DRILL_SEED", "0")) or secrets.randbits(31)
 ACCOUNTS, RATE = 10, 240
 EACH = max(60, int(SECONDS * RATE / 60))
 #: sends of the messages: so few that they are used up on the way, and what a raise adds
-BUDGET, RAISE = int(SECONDS * 6), int(SECONDS * 3)
+BUDGET, RAISE = 60, 150
 
 #: what may go wrong with one call, all at the same time
 FAULTS = [
@@ -92,12 +92,15 @@ class Blows:
         self.plant.try_manage("control_job", job, "resume")
 
     def _budget(self) -> None:
-        """A person raises the budget of the messages and goes on."""
+        """Where it is used up, a person raises the budget of the messages and goes on."""
         job = str(self.jobs["send_text"])
-        ((limit,),) = self.plant.sql("select budget_limit from batches_job where id = %s", job)
-        to = str(limit + RAISE)
-        self.plant.try_manage("control_job", job, "raise_budget", "--to", to, "--reason", "drill")
-        self.plant.try_manage("control_job", job, "resume")
+        ((limit, reason),) = self.plant.sql(
+            "select budget_limit, pause_reason from batches_job where id = %s", job
+        )
+        if reason == "budget":
+            to = ("--to", str(limit + RAISE))
+            self.plant.try_manage("control_job", job, "raise_budget", *to, "--reason", "drill")
+            self.plant.try_manage("control_job", job, "resume")
 
     def _credential(self) -> None:
         """One account is logged out; at the next blow of this kind it is back."""
@@ -113,7 +116,7 @@ class Blows:
 
 #: every kind once, in some order, then these as often as the time allows
 KINDS = ["kill", "term", "flush", "valkey", "postgres_fast", "postgres_crash", "pause",
-         "budget", "credential", "kill", "credential"]  # fmt: skip
+         "budget", "credential", "kill", "credential", "budget"]  # fmt: skip
 
 
 def guid_of(number: int) -> str:
