@@ -11,9 +11,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-#: no lanes, no browser: two processes share the machine's cores
+#: no processes of their own, no browser, nothing shared: two processes share the machine's cores
 SIDE_BY_SIDE = (
     "unit",
+    "integration/engine",
     "integration/intake",
     "integration/screens",
     "integration/services",

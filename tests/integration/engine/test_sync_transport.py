@@ -190,7 +190,7 @@ def test_huge_answer_is_not_read_to_its_end(serve, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "url",
     [
-        f"http://127.0.0.1:{free_port()}/x",
+        pytest.param(f"http://127.0.0.1:{free_port()}/x", id="nobody listens"),
         "http://nowhere.invalid/x",
         "http://",
         "ftp://127.0.0.1/x",
