@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Max
 from django.utils import timezone
 
-from batches.domain.states import JobStatus, PauseReason, ShardStatus
+from batches.domain.states import PauseReason, ShardStatus
 from batches.domain.text import N_
 from batches.models import Event, Job, Shard
 from batches.store.queries import run_query
@@ -20,6 +20,7 @@ from .events import EventLine, event_lines
 from .failures import CategoryCount, failures_by_category
 from .ground import stuck_measure
 from .progress import (
+    MOVING,
     NO_PACE,
     PART_LABELS,
     Minute,
@@ -40,8 +41,6 @@ FAILED_MINUTES = 5
 #: what changes by time alone (rates, holds, stuck) is shown at most this late
 _ROUND = 15
 
-J = JobStatus
-MOVING = frozenset({J.RUNNING, J.PAUSING, J.VERIFYING, J.CANCELLING, J.TERMINATING})
 #: kinds of shards that a list may be narrowed to
 HAVING_LABELS: Mapping[str, str] = {
     "stuck": N_("卡住"),

@@ -8,9 +8,20 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from batches.domain.states import JobStatus
 from batches.domain.text import N_
 from batches.store.queries import run_query
 
+#: a job that may still take or settle items by itself
+MOVING = frozenset(
+    {
+        JobStatus.RUNNING,
+        JobStatus.PAUSING,
+        JobStatus.VERIFYING,
+        JobStatus.CANCELLING,
+        JobStatus.TERMINATING,
+    }
+)
 #: minutes over which the achieved rate is taken
 PACE_MINUTES = 3
 
@@ -86,7 +97,7 @@ def pace_of(job_ids: Iterable[int], *, minutes: int = PACE_MINUTES) -> dict[int,
     now = timezone.now()
     earliest = now.replace(second=0, microsecond=0) - timedelta(minutes=minutes)
     found = {}
-    for row in run_query("job_pace", jobs=ids, minutes=minutes):
+    for row in run_query("job_pace", jobs=ids, minutes=minutes, moving=sorted(MOVING)):
         since = max(row["since"], earliest)
         elapsed = max((now - since).total_seconds(), 20.0) / 60
         found[row["job_id"]] = Pace(

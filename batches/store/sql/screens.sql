@@ -27,7 +27,7 @@ select m.job_id, sum(m.sent + m.returned)::bigint as sent, sum(m.confirmed)::big
 from batches_jobminute m join batches_job j on j.id = m.job_id
 where m.job_id = any(%(jobs)s)
   and m.minute >= date_trunc('minute', clock_timestamp()) - %(minutes)s * interval '1 minute'
-  and j.status in ('running', 'pausing', 'verifying', 'cancelling', 'terminating')
+  and j.status = any(%(moving)s)
 group by m.job_id
 
 -- name: job_shards
