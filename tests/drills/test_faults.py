@@ -183,13 +183,37 @@ def test_everything_goes_wrong_and_every_target_is_reached_once_or_known(
             p.mend()
             time.sleep(rng.uniform(0.2, 1.0) * min(2.0, pace))
             blows.strike(order.pop() if order else rng.choice(KINDS))
-        fired = sum(p.gate.fired().values())
-        p.gate.heal()
         p.mend()
-        before = p.gate.total()
-        wait(lambda: p.gate.total() >= before + 20, 40, "work goes on afterwards", p.children)
+        wait(lambda: faults_fired(p) >= 20, 60, "faults enough", p.children)
+        fired = faults_fired(p)
+        see_through(p, jobs, blows)
         p.stop_lanes()
         judge(p, jobs, blows, fired, tell)
+
+
+def see_through(p: Plant, jobs: dict[str, int], blows: Blows) -> None:
+    """Calm again: a slow machine may not have come far, and what is judged has to have happened."""
+    p.gate.heal()
+    for job in jobs.values():
+        p.try_manage("control_job", str(job), "resume")
+    wait(lambda: budget_stops(p) >= 1, 60, "the budget in the way", p.children)
+    blows.strike("budget")
+    before = p.gate.total()
+    wait(lambda: p.gate.total() >= before + 20, 60, "work goes on afterwards", p.children)
+    sure = "select count(*) from batches_item where state = 'confirmed'"
+    wait(lambda: p.sql(sure)[0][0] >= 200, 60, "confirmed enough to judge by", p.children)
+
+
+def faults_fired(p: Plant) -> int:
+    return sum(p.gate.fired().values())
+
+
+def budget_stops(p: Plant) -> int:
+    ((stops,),) = p.sql(
+        "select count(*) from batches_event"
+        " where kind = 'job.paused' and data->>'reason' = 'budget'"
+    )
+    return int(stops)
 
 
 def judge(
@@ -211,30 +235,23 @@ def judge(
     lost = {place for place in reached if states[place] not in ("confirmed", "in doubt")}
     invented = {p for p, state in states.items() if state == "confirmed" and p not in reached}
     over, worst = over_budget(p), over_rate(effects)
-    ((stops,),) = p.sql(
-        "select count(*) from batches_event"
-        " where kind = 'job.paused' and data->>'reason' = 'budget'"
-    )
     found = Counter(states.values())
     tell(
         f"faults drill: DRILL_SEED={SEED} DRILL_SECONDS={SECONDS:g} blows={dict(blows.done)} "
         f"faults={fired} sends={len(effects)} states={dict(found)} duplicates={len(twice)} "
-        f"lost={len(lost)} invented={len(invented)} over={over} budget stops={stops} "
+        f"lost={len(lost)} invented={len(invented)} over={over} budget stops={budget_stops(p)} "
         f"worst window/allowed={worst:.2f}"
     )
     assert not twice, f"reached twice: {sorted(twice)[:5]}"
     assert not lost, f"took effect, and nobody knows: {[(x, states[x]) for x in sorted(lost)[:5]]}"
     assert not invented, f"confirmed without an effect: {sorted(invented)[:5]}"
     assert over == 0
-    assert stops >= 1, "the budget was never in the way"
     assert worst <= 1
     assert found["submitted"] == 0, "in flight although no lane lives"
     verified = p.children.run("verify", "--grace", "30")
     assert verified.returncode == 0, verified.stdout
     assert blows.done["kill"] >= 2
     assert blows.done["postgres_crash"] >= 1
-    assert fired >= 20
-    assert found["confirmed"] >= 200
 
 
 def over_budget(p: Plant) -> int:
