@@ -75,6 +75,7 @@ def _iso(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
 
+#: not `verifying`: it sends nothing any more, and its rate is that of its active minutes
 _MOVING = {JobStatus.RUNNING, JobStatus.PAUSING, JobStatus.CANCELLING, JobStatus.TERMINATING}
 
 

@@ -70,7 +70,6 @@ delta as materialized (
     sum((state = 'failed')::int) as failed,
     sum((state = 'abandoned')::int) as abandoned,
     max(case when state <> 'pending' then seq end) as seq,
-    bool_or(fate in ('confirmed', 'accepted')) as any_good,
     sum(bad::int) as bad,
     max(submitted_at) filter (where fate in ('confirmed', 'accepted')) as good_at,
     max(submitted_at) filter (where bad) as bad_at
@@ -82,7 +81,7 @@ ordered as materialized (
     s.status in ('pending', 'running') and case
       -- half-open: what was sent before the resume says nothing of the time after it
       when s.probe_from is null
-      then not d.any_good and d.bad > 0 and s.bad_streak + d.bad >= j.breaker_streak
+      then d.good_at is null and d.bad > 0 and s.bad_streak + d.bad >= j.breaker_streak
       else d.bad_at > s.probe_from and not coalesce(d.good_at > s.probe_from, false)
     end as trips
   from delta d
@@ -101,7 +100,7 @@ shard as (
     abandoned = s.abandoned + d.abandoned,
     cursor = greatest(s.cursor, d.seq),
     last_advanced_at = case when d.seq is null then s.last_advanced_at else t.at end,
-    bad_streak = case when d.any_good then 0 else s.bad_streak + d.bad end,
+    bad_streak = case when d.good_at is not null then 0 else s.bad_streak + d.bad end,
     probe_from = case when d.good_at > s.probe_from then null else s.probe_from end,
     status = case
       when s.status in ('pending', 'running', 'paused')
