@@ -40,8 +40,11 @@ def watch(state: LaneState, flight: Flight, settled: Settled) -> None:
 
 
 def _account(state: LaneState, flight: Flight, decision: Decision) -> None:
-    account = flight.account
-    account.due = max(account.due, time.monotonic() + MEANWHILE)
+    account, now = flight.account, time.monotonic()
+    if account.stopped_until > now + MEANWHILE / 2:
+        return  # being carried out
+    account.stopped_until = now + MEANWHILE
+    account.due = max(account.due, account.stopped_until)
     note = " ".join(filter(None, (decision.code, decision.message)))
     state.trips.append(partial(lose_credential, account.account_id, note=note))
 

@@ -140,7 +140,8 @@ class Claimer:
             if gate is None:  # not ours any more, or held: the next view tells
                 account.due = max(account.due, now + 1.0)
             else:
-                account.due = max(now, now + gate.due_in + uniform(0.0, gate.slack))
+                due = now + gate.due_in + uniform(0.0, gate.slack)
+                account.due = max(now, due, account.stopped_until)
             mine = [(item, claimed[i]) for item in pick.items if (i := item.item_id) in claimed]
             if mine:
                 asked = permits.get(pick.gateway.gateway_id)

@@ -45,7 +45,9 @@ def pick_due(state: LaneState, most: int) -> list[Pick]:
         account = state.ready.pop_due(now)
         if account is None:
             break
-        if account.account_id not in state.accounts or (state.closing and account.slow):
+        if state.accounts.get(account.account_id) is not account or account.moved:
+            continue
+        if state.closing and account.slow:
             continue
         if account.inflight >= account.max_inflight:
             continue

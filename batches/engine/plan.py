@@ -88,6 +88,10 @@ class AccountPlan:
     throttled: bool = False
     #: monotonic time of its next send
     due: float = 0.0
+    #: monotonic time before which it sends nothing, whatever the database allows
+    stopped_until: float = 0.0
+    #: it has another gateway or guid by now; a new plan takes its place
+    moved: bool = False
     inflight: int = 0
     #: those of half-open shards
     probing: int = 0

@@ -97,7 +97,7 @@ class LaneState:
         """Queue an account that may take another call; ask for items if it has none."""
         if account.inflight >= account.max_inflight or account.picked or self.draining:
             return
-        if account.account_id not in self.accounts:
+        if self.accounts.get(account.account_id) is not account or account.moved:
             return
         if account.has_item():
             self.ready.push(account, account.due)

@@ -41,6 +41,13 @@ async def refresh(conn: Connection, state: LaneState) -> None:
     for row in await store.accounts(conn, lane=state.lane):
         seen.add(row.id)
         account = state.accounts.get(row.id)
+        if account is not None and (account.gateway_id, account.guid) != (row.gateway_id, row.guid):
+            # what is under way ends as it began; nothing more goes by the old address
+            account.moved = True
+            if account.inflight or account.picked:
+                continue
+            _drop(state, account)
+            account = None
         if account is None:
             if row.gateway_id not in state.gateways:
                 continue
@@ -51,8 +58,9 @@ async def refresh(conn: Connection, state: LaneState) -> None:
         account.max_inflight = row.max_inflight
         account.rate = row.rate
         # a raised rate or a lifted hold counts within a tick; two steps leave room for jitter
-        if account.due > now + row.due_in + 2 * row.step:
-            account.due = now + row.due_in
+        soonest = max(now + row.due_in, account.stopped_until)
+        if account.due > soonest + 2 * row.step:
+            account.due = soonest
             state.reschedule(account)
         account.throttled = row.throttled
     for gone in state.accounts.keys() - seen:
@@ -102,6 +110,12 @@ async def _refresh_shards(conn: Connection, state: LaneState) -> None:
             state.want_items(shard)
     for gone in state.shards.keys() - live:
         _forget(state, state.shards.pop(gone))
+
+
+def _drop(state: LaneState, account: AccountPlan) -> None:
+    for shard in [s for s in state.shards.values() if s.account_id == account.account_id]:
+        _forget(state, state.shards.pop(shard.shard_id))
+    del state.accounts[account.account_id]
 
 
 def _forget(state: LaneState, shard: ShardPlan) -> None:

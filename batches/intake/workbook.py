@@ -39,7 +39,7 @@ def workbook_rows(source: Source) -> Iterator[Row]:
     # the rows above the first cell are given, the columns before it are not
     padding = [""] * (sheet.start or (0, 0))[1]
     for number, values in enumerate(sheet.iter_rows(), 1):
-        cells = [value if isinstance(value, str) else _text(value) for value in values]
+        cells = [_text(value) for value in values]
         if any(cells):
             yield number, padding + cells
 
@@ -88,6 +88,9 @@ def _first_sheet(data: bytes) -> CalamineSheet:
 
 def _text(value: object) -> str:
     """A cell as a person sees it."""
+    if isinstance(value, str):
+        # a workbook can hold it as `_x0000_`; the database cannot
+        return value.replace("\0", "") if "\0" in value else value
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int | float):

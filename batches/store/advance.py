@@ -21,7 +21,7 @@ from .queries import run_query
 log = logging.getLogger(__name__)
 
 ABANDON_CHUNK = 5_000
-#: full chunks per pass, so that no pass takes longer than a lane may for its end
+#: full chunks per pass, of all jobs together: no pass takes longer than a lane may for its end
 ABANDON_STEPS = 20
 
 
@@ -42,25 +42,25 @@ def rescue_lost_calls() -> int:
             return total
 
 
-def _abandon(job_id: int) -> None:
-    """Abandon what is left of a cancelling job, one bounded step per transaction.
+def _abandon(job_id: int, left: int) -> int:
+    """Abandon up to `left` items of a cancelling job, one bounded step per transaction.
 
-    A pass ends after so many items; the next one goes on.
+    Returns how many the pass may still abandon; the next pass goes on.
     """
-    left = ABANDON_STEPS * ABANDON_CHUNK
     for shard in run_query("shards_to_abandon", job=job_id):
         while True:
             if left <= 0:
-                return
+                return left
             with transaction.atomic():
                 locked = run_query("lock_jobs", jobs=[job_id])
                 if not locked or locked[0]["status"] != JobStatus.CANCELLING:
-                    return
+                    return left
                 run_query("plan_by_index")
                 done = run_query("abandon_chunk", shard=shard["id"], most=ABANDON_CHUNK)
             left -= done[0]["n"] if done else 0
             if not done or done[0]["n"] < ABANDON_CHUNK:
                 break
+    return left
 
 
 def _tally(row: dict[str, Any]) -> Tally:
@@ -143,11 +143,12 @@ def advance_jobs(job_ids: Sequence[int] | None = None) -> int:
     """
     ids = None if job_ids is None else list(job_ids)
     moved = 0
+    left = ABANDON_STEPS * ABANDON_CHUNK
     for row in run_query("movable_jobs", jobs=ids):
         try:
             status = run_query("job_tally", job=row["id"])[0]["status"]
             if status == JobStatus.CANCELLING:
-                _abandon(row["id"])
+                left = _abandon(row["id"], left)
             while _advance(row["id"]):
                 moved += 1
         except OperationalError as error:

@@ -40,6 +40,7 @@ locked as materialized (
       (a.total_rate_per_min - a.online_reserve_per_min) * a.throttle as r
     from batches_account a, lane, t
     where a.id = w.id and a.lane_id is not distinct from lane.id and a.is_active
+      and a.health = 'ok'
       and exists (select from batches_gateway g where g.id = a.gateway_id and g.is_active)
       and (a.hold_until is null or a.hold_until <= t.at)
     for no key update of a

@@ -26,7 +26,7 @@ where lane_id = %(lane)s and (%(accounts)s::bigint[] is null or id = any(%(accou
 select
   (select count(*) from batches_lane where ended_at is null and lease_expires_at > clock_timestamp()) as lanes,
   (select count(*) from batches_account a join batches_gateway g on g.id = a.gateway_id
-   where a.is_active and g.is_active and exists (
+   where a.is_active and g.is_active and a.health = 'ok' and exists (
      select from batches_shard s join batches_job j on j.id = s.job_id
      where s.account_id = a.id and s.status in ('pending', 'running') and s.pending > 0
        and j.status = 'running'
@@ -38,7 +38,7 @@ select
 with pick as materialized (
   select a.id
   from batches_account a join batches_gateway g on g.id = a.gateway_id
-  where a.is_active and g.is_active
+  where a.is_active and g.is_active and a.health = 'ok'
     and (a.lane_id is null or not exists (
       select from batches_lane l
       where l.id = a.lane_id and l.ended_at is null and l.lease_expires_at > clock_timestamp()))
@@ -72,7 +72,7 @@ cross join lateral (
   select 63.1 * a.gate_size
     / ((a.total_rate_per_min - a.online_reserve_per_min) * a.throttle) as step
 ) p
-where a.lane_id = %(lane)s and a.is_active and g.is_active
+where a.lane_id = %(lane)s and a.is_active and g.is_active and a.health = 'ok'
 
 -- name: lane_gateways
 select g.id, g.kind, g.base_url, g.dialect, g.token, g.options, g.timeout_seconds,
