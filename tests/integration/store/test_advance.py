@@ -130,6 +130,17 @@ def test_advance_huge_cancelling_job_stays_bounded_per_pass(monkeypatch):
     assert status(job) == ("cancelled", "")
 
 
+def test_advance_many_cancelling_jobs_stay_bounded_per_pass_together(monkeypatch):
+    monkeypatch.setattr(advance, "ABANDON_CHUNK", 10)
+    monkeypatch.setattr(advance, "ABANDON_STEPS", 3)
+    jobs = [make_job(status=JobStatus.CANCELLING, shards=[ShardSpec(pending=20)]) for _ in range(4)]
+    advance_jobs()
+    assert Item.objects.filter(state="abandoned").count() == 30
+    for _ in range(2):
+        advance_jobs()
+    assert [status(job) for job in jobs] == [("cancelled", "")] * 4
+
+
 def test_advance_cancelling_waits_for_what_is_in_flight_and_settles_both_ways():
     lane = make_lane()
     job = owned_job(lane, ShardSpec(pending=3), ShardSpec(pending=3), ShardSpec(pending=2))

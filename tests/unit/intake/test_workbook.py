@@ -68,6 +68,11 @@ def test_number_longer_than_a_spreadsheet_keeps_is_shown_as_destroyed(
     assert rows_of(book([[value]])) == [(1, [text])]
 
 
+def test_cell_with_an_escaped_nul_comes_without_it() -> None:
+    """PostgreSQL's text has no NUL; a workbook can."""
+    assert rows_of(book([["客户_x0000_ID"], ["788_x0000_1"]])) == [(1, ["客户ID"]), (2, ["7881"])]
+
+
 def test_rows_keep_the_numbers_of_the_spreadsheet() -> None:
     rows = [["标题"], [None], ["账号", "客户ID"], [None, None], ["g", "1"]]
     assert [number for number, _ in rows_of(book(rows))] == [1, 3, 5]
