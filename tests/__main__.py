@@ -1,4 +1,4 @@
-"""The whole suite in two parts: what only computes side by side, what watches the clock after it.
+"""The whole suite in two parts: what runs in one process side by side, then what starts others.
 
 python -m tests [ARGUMENTS OF PYTEST]
 

@@ -50,6 +50,7 @@ def report_context(job: Job, progress: Progress) -> dict[str, Any]:
         "encodings": ENCODINGS,
         "accounts": (report.get("accounts") or [])[:ACCOUNTS_SHOWN],
         "estimate": estimate(job, progress) if job.status == "awaiting" else None,
+        "beyond_budget": max(0, job.total - job.budget_limit) if job.budget_limit else 0,
         "bad_rows_choices": BadRows.choices,
         "param_lines": _params(job, action),
     }

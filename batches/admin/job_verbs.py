@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.formats import number_format
+from django.utils import timezone
+from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError
@@ -22,7 +23,14 @@ def confirm(request: HttpRequest, job: Job) -> HttpResponse:
     done = services.confirm_job(
         job_id=job.pk, actor=actor_of(request), expected_version=version_of(request)
     )
-    text = _("已启动，共 %(count)s 条。") % {"count": number_format(done.total)}
+    count = number_format(done.total)
+    if done.start_at is not None and done.start_at > timezone.now():
+        text = _("已确认，共 %(count)s 条，%(when)s 开始发送。") % {
+            "count": count,
+            "when": date_format(timezone.localtime(done.start_at), "Y-m-d H:i"),
+        }
+    else:
+        text = _("已启动，共 %(count)s 条。") % {"count": count}
     return back_to(request, done, text)
 
 

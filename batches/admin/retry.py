@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError
-from batches.domain.states import JobStatus
+from batches.domain.states import JobStatus, PauseReason
 from batches.domain.verbs import Verb
 from batches.models import Job
 from batches.services import jobs as services
@@ -50,10 +50,14 @@ def retry(request: HttpRequest, job: Job) -> HttpResponse:
 
 
 def _done(job: Job) -> str:
-    if job.status in (JobStatus.PAUSED, JobStatus.PAUSING):
-        text = _("失败条目已放回待执行。「%(name)s」现在是暂停的，点「继续」后才会发送。")
-    else:
+    if job.status not in (JobStatus.PAUSED, JobStatus.PAUSING):
         text = _("失败条目已放回待执行，「%(name)s」会继续发送。")
+    elif job.pause_reason == PauseReason.BUDGET:
+        text = _("失败条目已放回待执行。「%(name)s」的预算已用完，提高预算并继续后才会发送。")
+    elif job.pause_reason == PauseReason.STAGE:
+        text = _("失败条目已放回待执行。「%(name)s」停在检查点，确认放量后才会发送。")
+    else:
+        text = _("失败条目已放回待执行。「%(name)s」现在是暂停的，点「继续」后才会发送。")
     return text % {"name": job.name}
 
 

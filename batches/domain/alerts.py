@@ -129,11 +129,16 @@ ALERTS: Mapping[str, AlertKind] = {
 }
 
 
+def _shown(value: object) -> object:
+    """Numbers are grouped as on every page."""
+    return f"{value:,}" if isinstance(value, int) else value
+
+
 def sentence(text: str, params: Mapping[str, object], gettext: Callable[[str], str]) -> str:
     """An alert's sentence as stored, in the language of `gettext`, with its values."""
     separator = gettext("、")
     shown = {
-        key: separator.join(map(str, value)) if isinstance(value, list) else value
+        key: separator.join(map(str, value)) if isinstance(value, list) else _shown(value)
         for key, value in params.items()
     }
     return gettext(text) % shown

@@ -67,6 +67,10 @@ def is_header_value(value: object) -> bool:
     return isinstance(value, str) and _HEADER_VALUE.fullmatch(value) is not None
 
 
+#: names of headers that carry a credential
+_SECRET = re.compile(r"auth|cookie|token|key|secret|sign|pass|credential|session", re.IGNORECASE)
+
+
 def _is_headers(value: object) -> bool:
     return isinstance(value, Mapping) and all(
         _is_header_name(name) and is_header_value(text) for name, text in value.items()
@@ -193,6 +197,20 @@ def validate_options(options: Mapping[str, object]) -> list[Problem]:
                     {"name": name, "wanted": Term(known.wanted)},
                 )
             )
+        elif isinstance(value, Mapping) and name == "headers":
+            problems += [
+                Problem(
+                    "gateway_header_secret",
+                    N_(
+                        "请求头“%(header)s”像是凭证，而选项是明文保存的。"
+                        "请把它的值填进“令牌”（加密保存，填后不再显示），"
+                        "并用选项 token_header 写明请求头的名称。"
+                    ),
+                    {"header": header},
+                )
+                for header in value
+                if _SECRET.search(header)
+            ]
     return problems
 
 

@@ -226,7 +226,7 @@ def live_job(job: Job, *, progress: Progress | None = None, mark: str | None = N
         progress=progress,
         segments=segments(progress),
         pace=pace,
-        recent=pace_of(ids, minutes=FAILED_MINUTES).get(job.pk, NO_PACE),
+        recent=pace_of(ids, minutes=FAILED_MINUTES, at_rest=True).get(job.pk, NO_PACE),
         estimate=estimate(job, progress, pace),
         minutes=minute_rows(job.pk),
         shards=shard_page(job, size=SHARDS_SHOWN),

@@ -23,6 +23,8 @@ MAX_LINES = 12
 MAX_CARDS = 12
 #: a refused file needs a person, but not for ever
 _REJECTED_FOR = timedelta(days=3)
+#: nor does what a terminated job has left, which a person may still go on with
+_TERMINATED_FOR = timedelta(days=3)
 
 J = JobStatus
 #: many new uploads must not push a stopped job off the page
@@ -55,6 +57,7 @@ class Attention:
 class Card:
     row: JobRow
     minutes: Sequence[int]
+    why: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,10 @@ class Overview:
         told = (
             (self.running, self.attention, self.stuck, self.in_doubt, self.budget),
             [(line.job.pk, line.job.version, line.why.code, line.stuck) for line in self.lines],
-            [(card.row.job.version, card.row.progress, card.minutes) for card in self.cards],
+            [
+                (card.row.job.version, card.row.progress, card.minutes, card.why.code)
+                for card in self.cards
+            ],
             [alert.pk for alert in self.alerts],
         )
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
@@ -85,6 +91,11 @@ def _needs_person() -> Q:
         Q(status__in=[J.PAUSED, J.AWAITING])
         | Q(status=J.REJECTED, created_at__gt=timezone.now() - _REJECTED_FOR)
         | Q(Exists(Shard.objects.filter(job=OuterRef("pk"), in_doubt__gt=0)), status=J.TERMINATED)
+        | Q(
+            Exists(Shard.objects.filter(job=OuterRef("pk"), pending__gt=0)),
+            status=J.TERMINATED,
+            finished_at__gt=timezone.now() - _TERMINATED_FOR,
+        )
     )
 
 
@@ -108,8 +119,8 @@ def overview() -> Overview:
     lines.sort(key=lambda line: -line.stuck)
     total = waiting.count() + len(lines)
     stopped = list(waiting.order_by(_STOPPED_FIRST, "-id")[: max(0, MAX_LINES - len(lines))])
-    whys = why_each(stopped)
-    lines += [Attention(job, whys[job.pk]) for job in stopped]
+    stopped_whys = why_each(stopped)
+    lines += [Attention(job, stopped_whys[job.pk]) for job in stopped]
     minutes = minutes_of([job.pk for job in running])
     return Overview(
         running=counts.running,
@@ -118,7 +129,7 @@ def overview() -> Overview:
         in_doubt=counts.in_doubt,
         budget=budget_alerts(),
         lines=lines,
-        cards=[Card(row, minutes[row.job.pk]) for row in job_rows(running)],
+        cards=[Card(row, minutes[row.job.pk], whys[row.job.pk]) for row in job_rows(running)],
         alerts=list(
             Alert.objects.filter(closed_at=None)
             .select_related("job", "account")

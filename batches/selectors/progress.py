@@ -89,15 +89,18 @@ class Pace:
 NO_PACE = Pace(0.0, 0, 0, 0)
 
 
-def pace_of(job_ids: Iterable[int], *, minutes: int = PACE_MINUTES) -> dict[int, Pace]:
-    """Pace by job; a job that sent nothing lately has no entry."""
+def pace_of(
+    job_ids: Iterable[int], *, minutes: int = PACE_MINUTES, at_rest: bool = False
+) -> dict[int, Pace]:
+    """Pace by job; a job that sent nothing lately, or stands (unless `at_rest`), has no entry."""
     ids = list(job_ids)
     if not ids:
         return {}
     now = timezone.now()
     earliest = now.replace(second=0, microsecond=0) - timedelta(minutes=minutes)
     found = {}
-    for row in run_query("job_pace", jobs=ids, minutes=minutes, moving=sorted(MOVING)):
+    moving = None if at_rest else sorted(MOVING)
+    for row in run_query("job_pace", jobs=ids, minutes=minutes, moving=moving):
         since = max(row["since"], earliest)
         elapsed = max((now - since).total_seconds(), 20.0) / 60
         found[row["job_id"]] = Pace(

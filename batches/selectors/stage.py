@@ -29,10 +29,14 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """`coming` is the next stop after this one is confirmed, None if there is none."""
+    """`coming` is the next stop after this one is confirmed, None if there is none.
+
+    `room`: sends that the budget still allows, where it stops the job sooner; else None.
+    """
 
     rows: Sequence[StageRow]
     coming: int | None
+    room: int | None = None
 
     @property
     def noted(self) -> bool:
@@ -66,7 +70,10 @@ def stage_report(job: Job) -> StageReport:
     ]
     found.append(_row(before, "in_doubt", N_("待核实"), progress.in_doubt))
     passed = stages_passed_next(job.stages, passed=job.stages_passed, used=job.budget_used)
-    return StageReport(found, next(iter(job.stages[passed:]), None))
+    coming = next(iter(job.stages[passed:]), None)
+    ahead = progress.pending if coming is None else coming - job.budget_used
+    room = None if job.budget_limit is None else job.budget_limit - job.budget_used
+    return StageReport(found, coming, room if room is not None and room < ahead else None)
 
 
 def _row(before: Mapping[str, Any] | None, key: str, label: str, now: int) -> StageRow:

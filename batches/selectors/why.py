@@ -195,7 +195,7 @@ def _unproven(sums: Progress, status: JobStatus) -> Why:
             "terminated_in_doubt",
             N_("已强制终止，%(count)s 条存疑（不知道是否已送达）。"),
             {"count": sums.in_doubt},
-            cure_text=N_("先到对账队列核实，才能继续。"),
+            cure_text=N_("先到「待核实」核实，才能继续。"),
             cure_url_name=RECONCILE,
             level="warn",
         )
@@ -204,7 +204,7 @@ def _unproven(sums: Progress, status: JobStatus) -> Why:
             "verifying_in_doubt",
             N_("全部发出；%(unproven)s 条等待确认，其中 %(count)s 条存疑，不会自己结束。"),
             {"unproven": unproven, "count": sums.in_doubt},
-            cure_text=N_("到对账队列核实存疑条目。"),
+            cure_text=N_("到「待核实」核实存疑条目。"),
             cure_url_name=RECONCILE,
             level="warn",
         )
@@ -212,7 +212,7 @@ def _unproven(sums: Progress, status: JobStatus) -> Why:
         "verifying",
         N_("全部发出，%(unproven)s 条等待确认。"),
         {"unproven": unproven},
-        cure_text=N_("长时间没有确认的，可到对账队列核实。"),
+        cure_text=N_("长时间没有确认的，可到「待核实」核实。"),
         cure_url_name=RECONCILE,
         level="info",
     )

@@ -178,7 +178,7 @@ def _closed(job: Job, now: datetime) -> Why | None:
     here = timezone.get_default_timezone()
     if job.start_at is not None and job.start_at > now:
         begins = first_allowed(job.start_at, job.window_from, job.window_to, here)
-        return Why("scheduled", N_("定时开始：%(until)s。"), {"until": begins}, level="info")
+        return Why("scheduled", N_("到 %(until)s 才开始发送。"), {"until": begins}, level="info")
     opens = first_allowed(now, job.window_from, job.window_to, here)
     return None if opens <= now else replace(_HELD["hold_window"], params={"until": opens})
 

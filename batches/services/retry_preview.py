@@ -142,7 +142,7 @@ def _categories(category: str | None, *, by_id: bool) -> tuple[str, ...]:
             raise InvalidInputError(
                 Problem(
                     "category_in_doubt",
-                    N_("「%(name)s」的条目可能已经送达，不能直接重试。请先在对账队列核实。"),
+                    N_("「%(name)s」的条目可能已经送达，不能直接重试。请先在「待核实」核实。"),
                     {"name": category},
                 )
             )

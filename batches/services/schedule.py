@@ -11,7 +11,9 @@ from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError, WrongStateError
 from batches.domain.limits import hours_problems, start_problems
+from batches.domain.problems import Problem
 from batches.domain.states import JobStatus, PauseReason
+from batches.domain.text import N_
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job, Shard
 from batches.store import jobs as store
@@ -21,7 +23,14 @@ from .acting import acting, fresh
 
 
 def aware(at: datetime | None) -> datetime | None:
-    """A time without an offset is meant in the installation's time zone."""
+    """A time without an offset is meant in the installation's time zone.
+
+    Raises InvalidInputError for years that a clock of another zone could not show.
+    """
+    if at is not None and not 1970 < at.year < 3000:
+        raise InvalidInputError(
+            Problem("start_out_of_range", N_("开始时间的年份要在 1971 到 2999 之间。"))
+        )
     return timezone.make_aware(at) if at is not None and timezone.is_naive(at) else at
 
 

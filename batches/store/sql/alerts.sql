@@ -23,10 +23,12 @@ with
   select 'tripped:' || s.job_id, 'job.shards_tripped', s.job_id, null, true,
     jsonb_build_object('shards', count(*), 'count', sum(s.pending)::bigint, 'accounts', to_jsonb(
       (array_agg(coalesce(nullif(a.name, ''), a.guid) order by s.ordinal))[1:3]))
-  from job
-  join batches_shard s on s.job_id = job.id
+  -- a job that stands for another reason still has them when it goes on
+  from batches_job j
+  join batches_shard s on s.job_id = j.id
   join batches_account a on a.id = s.account_id
-  where s.status = 'paused' and s.reason = 'breaker'
+  where j.status in ('running', 'pausing', 'paused')
+    and s.status = 'paused' and s.reason = 'breaker'
   group by s.job_id
   union all
   select 'stuck:' || s.job_id, 'job.stuck', s.job_id, null, true,

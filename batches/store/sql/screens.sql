@@ -21,13 +21,14 @@ group by s.job_id
 -- name: job_pace
 -- Sends per minute over the last minutes (the running one included), and what became of them.
 -- Returned sends are those that a definite refusal took back; they were made all the same. A job
--- that does not move has no pace: what it did a moment ago says nothing of now.
+-- that does not move has no pace: what it did a moment ago says nothing of now. What came of it
+-- does (`moving` is null): a person is to judge by it whether to go on.
 select m.job_id, sum(m.sent + m.returned)::bigint as sent, sum(m.confirmed)::bigint as confirmed,
   sum(m.failed)::bigint as failed, greatest(min(m.minute), min(j.started_at)) as since
 from batches_jobminute m join batches_job j on j.id = m.job_id
 where m.job_id = any(%(jobs)s)
   and m.minute >= date_trunc('minute', clock_timestamp()) - %(minutes)s * interval '1 minute'
-  and j.status = any(%(moving)s)
+  and (%(moving)s::text[] is null or j.status = any(%(moving)s))
 group by m.job_id
 
 -- name: job_shards

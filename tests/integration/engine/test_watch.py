@@ -138,6 +138,17 @@ def test_watch_tripped_shards_are_one_alert_of_their_job(lane: Lane) -> None:
     assert "2 个分片熔断（账号 客服甲、客服乙），3 条没有发" in text
 
 
+def test_watch_tripped_shard_of_a_job_that_stops_for_its_budget_stays_told(lane: Lane) -> None:
+    """Who raises the budget should know that one account only fails."""
+    job = running(ShardSpec(pending=1000, status="paused", reason="breaker"), ShardSpec(pending=4))
+    watch()
+    assert "job.shards_tripped" in kinds()
+    Job.objects.filter(pk=job.pk).update(status="paused", pause_reason="budget")
+    watch()
+    assert sorted(kinds()) == ["job.budget", "job.shards_tripped"]
+    assert any("1,000 条" in text for _, text in open_alerts()), "grouped as on every page"
+
+
 def test_watch_lost_login_is_told_for_the_account_until_it_is_well(lane: Lane) -> None:
     account = make_account(name="客服甲", health="credential")
     make_job(shards=[ShardSpec(pending=1, status="paused", reason="credential", account=account)])

@@ -85,9 +85,9 @@ def test_account_added_and_deleted_tells_what_it_was(root: Client) -> None:
 
 def test_gateway_changed_on_its_form_never_tells_a_secret(root: Client) -> None:
     gateway = make_gateway(
-        name="网关甲", token="s3cret-old", options={"headers": {"X-Key": "s3cret-header"}}
+        name="网关甲", token="s3cret-old", options={"headers": {"X-Tenant": "s3cret-header"}}
     )
-    options = {"headers": {"X-Key": "s3cret-other"}, "success_codes": [0, 200]}
+    options = {"headers": {"X-Tenant": "s3cret-other"}, "success_codes": [0, 200]}
     _save(
         root,
         _change(gateway),
@@ -113,7 +113,7 @@ def test_gateway_changed_on_its_form_never_tells_a_secret(root: Client) -> None:
     [
         ("", {}, []),
         ("s3cret", {}, ["令牌：已设置"]),
-        ("", {"X-Key": "s3cret"}, ["选项中的请求头：已设置"]),
+        ("", {"X-Tenant": "s3cret"}, ["选项中的请求头：已设置"]),
     ],
 )
 def test_gateway_added_says_which_secrets_it_was_given(
@@ -127,7 +127,7 @@ def test_gateway_added_says_which_secrets_it_was_given(
 
 
 def test_gateway_token_and_headers_come_and_go_in_words(root: Client) -> None:
-    gateway = make_gateway(token="", options={"headers": {"X-Key": "s3cret"}})
+    gateway = make_gateway(token="", options={"headers": {"X-Tenant": "s3cret"}})
     _save(root, _change(gateway), new_token="s3cret", options="{}")
     assert _lines(root) == ["修改网关 令牌：已设置；选项中的请求头：已清除"]
 

@@ -90,7 +90,7 @@ def test_retry_of_what_may_have_arrived_is_refused_in_every_way(category: Catego
         status=JobStatus.COMPLETED, shards=[ShardSpec(failed=1, category=category.value)]
     )
     ids = [items_of(job)[0].pk]
-    with pytest.raises(InvalidInputError, match="先在对账队列核实"):
+    with pytest.raises(InvalidInputError, match="先在「待核实」核实"):
         retry_failed(job_id=job.pk, actor=None, category=category.value)
     with pytest.raises(WrongStateError):
         retry_failed(job_id=job.pk, actor=None, item_ids=ids)

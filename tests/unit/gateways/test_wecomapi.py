@@ -300,6 +300,15 @@ def test_validate_option_that_does_not_fit_is_named_and_not_used(name, value):
     GATEWAY.parse(config, SEND, 200, {}, b'{"code":1}')
 
 
+@pytest.mark.parametrize("header", ["Authorization", "X-Api-Key", "Cookie", "X-QIWEI-TOKEN"])
+def test_validate_header_that_carries_a_credential_is_refused(header):
+    """Options are kept and shown as they are; a token is encrypted and never shown."""
+    (problem,) = GATEWAY.validate_options({"headers": {header: "s3cret", "X-Tenant": "7"}})
+    assert problem.code == "gateway_header_secret"
+    assert header in str(problem)
+    assert "s3cret" not in str(problem)
+
+
 def test_validate_unknown_option_is_named():
     (problem,) = GATEWAY.validate_options({"path_sendtext": "/x"})
     assert problem.code == "gateway_option_unknown"
