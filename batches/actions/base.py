@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal, Protocol
 
 from batches.domain.columns import folded_header
@@ -20,6 +21,11 @@ MAX_TARGETS_PER_CALL = 50
 _CONTROLS = frozenset(map(chr, range(32))) - frozenset("\t\n\r") | {"\x7f"}
 
 
+@lru_cache(maxsize=64)
+def _folded(aliases: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(map(folded_header, aliases))
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
     """A column that an action reads; `key` is canonical, `label` a catalogue text."""
@@ -33,7 +39,7 @@ class ColumnSpec:
 
     def matches(self, header: str) -> bool:
         """Whether a header means this column; case, widths, spaces and `_` do not count."""
-        return folded_header(header) in {folded_header(alias) for alias in self.aliases}
+        return folded_header(header) in _folded(self.aliases)
 
 
 @dataclass(frozen=True, slots=True)

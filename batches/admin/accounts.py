@@ -68,7 +68,10 @@ def set_active(request: HttpRequest, account_id: int) -> HttpResponse:
         return forbidden(request, _("您没有权限：修改账号。请联系主管。"))
     if request.method == "GET":
         return _ask(request, account)
-    active = request.POST.get("active") == "1"
+    wanted = request.POST.get("active")
+    if wanted not in ("1", "0"):
+        return _ask(request, account, [_("请选择启用或停用。")])
+    active = wanted == "1"
     try:
         set_account_active(
             account_id=account_id,

@@ -39,7 +39,7 @@ def chosen_shard(request: HttpRequest, job: Job) -> Shard | None:
 
 def chosen_code(request: HttpRequest) -> str | None:
     """One code; '' stands for items without one, None for all of them."""
-    code = request.GET.get("code")
+    code = (request.POST if request.method == "POST" else request.GET).get("code")
     return None if code is None else code.replace("\0", "")
 
 

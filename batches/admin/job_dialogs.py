@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from batches.domain.errors import InvalidInputError
 from batches.domain.states import JobStatus
+from batches.domain.text import N_
 from batches.domain.verbs import VERBS, Verb
 from batches.models import Job
 from batches.selectors.job_page import progress_for
@@ -22,7 +23,8 @@ from batches.services import jobs as services
 from batches.services.acting import refusal
 from batches.services.permissions import may, require
 
-from .shell import is_fragment, number, page
+from . import limit_fields as fields
+from .shell import is_fragment, page
 from .verbs import actor_of, back_to, job_crumbs, problem_texts, verb, version_of
 
 
@@ -136,7 +138,7 @@ def budget(request: HttpRequest, job: Job) -> HttpResponse:
         done = services.raise_budget(
             job_id=job.pk,
             actor=actor_of(request),
-            to=number(typed) or 0,
+            to=fields.whole(request.POST, "to", N_("预算")) or 0,
             reason=request.POST.get("reason", ""),
             resume=request.POST.get("resume") == "1",
             expected_version=version_of(request),

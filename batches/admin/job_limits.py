@@ -69,7 +69,9 @@ def _apply(request: HttpRequest, job: Job) -> Job:
         case "breaker":
             return services.set_breaker(**breaker_fields(form), **common)
         case "priority":
-            priority = fields.whole(form, "priority", PRIORITY) or 0
+            priority = fields.whole(form, "priority", PRIORITY)
+            if priority is None:
+                raise InvalidInputError(Problem("priority_missing", N_("请填写优先级。")))
             return services.set_priority(priority=priority, **common)
         case _:
             raise InvalidInputError(Problem("limit_unknown", N_("没有这样的限制。")))

@@ -61,7 +61,7 @@ def resume(request: HttpRequest, job: Job) -> HttpResponse:
 def rate(request: HttpRequest, job: Job) -> HttpResponse:
     """An empty field lifts the ceiling."""
     text = request.POST.get("per_min", "").strip()
-    per_min = number(text)
+    per_min = number(text.replace(",", ""))
     if text and per_min is None:
         raise InvalidInputError(
             Problem("rate_not_number", N_("速率上限请填每分钟条数（正整数），或留空表示不限。"))

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
+from batches.domain.addresses import normal_url
 from batches.gateways.base import GatewayConfig
 from batches.gateways.registry import gateway_kinds, get_gateway
 from batches.models import Account, Gateway
@@ -78,6 +79,9 @@ class GatewayForm(MergedForm):
         self.fields["kind"].choices = [(kind, kind) for kind in gateway_kinds()]  # type: ignore[attr-defined]
         if _token_is_sealed(self.instance):
             self.fields["new_token"].help_text = _l("令牌无法解密，请重新填写。")
+
+    def clean_base_url(self) -> str:
+        return normal_url(self.cleaned_data["base_url"])
 
     def clean_options(self) -> dict[str, Any]:
         options = self.cleaned_data["options"]

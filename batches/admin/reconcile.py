@@ -76,6 +76,10 @@ def mark(request: HttpRequest) -> HttpResponse:
     if not chosen:
         return unusable(request, [_("请先勾选条目。")])
     marked = skipped = 0
+    # before the first is marked: a job that is not there (any more) must not stop the others
+    there = set(Job.objects.filter(pk__in=chosen).values_list("pk", flat=True))
+    for job_id in chosen.keys() - there:
+        skipped += len(chosen.pop(job_id))
     for job_id, item_ids in sorted(chosen.items()):
         try:
             done = mark_items(

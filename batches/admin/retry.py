@@ -11,6 +11,7 @@ from batches.domain.verbs import Verb
 from batches.models import Job
 from batches.services import jobs as services
 
+from .failures import chosen_code
 from .job_dialogs import ask, check
 from .shell import number
 from .verbs import actor_of, back_to, verb, version_of
@@ -21,7 +22,7 @@ def retry(request: HttpRequest, job: Job) -> HttpResponse:
     """All failed items for which it makes sense, or those of one category, code or shard."""
     asked = request.GET if request.method == "GET" else request.POST
     category = asked.get("category") or None
-    code = asked.get("code")
+    code = chosen_code(request)
     ordinal = number(asked.get("shard"))
     items = [pk for text in asked.getlist("item") if (pk := number(text)) is not None] or None
     title = _title(job, ordinal)

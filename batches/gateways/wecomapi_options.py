@@ -249,7 +249,8 @@ def validate_config(config: GatewayConfig) -> list[Problem]:
 def _is_base_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises for a port that is no number
+        if parts.port == 0:  # raises for a port that is no number
+            return False
     except ValueError:
         return False
     return (

@@ -17,6 +17,8 @@ from .textrows import DELIMITERS, Row, text_rows
 
 #: A title or a note may stand above the header, but not more than this many rows.
 HEADER_WITHIN_ROWS = 10
+#: no list is anywhere near as wide; every page would show them all
+COLUMNS_MAX = 1_000
 _SHOWN_COLUMNS = 30
 
 #: canonical key → header text, or index of the column (from 0)
@@ -65,11 +67,16 @@ def find_header(
     `choice` replaces what the headers say. Raises HeaderRefusedError naming the columns found
     and those expected.
     """
-    candidates = [
-        (number, trimmed)
-        for number, cells in _first_rows(rows, needed=True)
-        if (trimmed := _trim(cells))
-    ]
+    first = _first_rows(rows, needed=True)
+    if (widest := max((len(cells) for _, cells in first), default=0)) > COLUMNS_MAX:
+        raise FileRefusedError(
+            Problem(
+                "file_too_wide",
+                N_("文件有 %(count)s 列，最多 %(most)s 列。请确认分隔符没有弄错，并删除多余的列。"),
+                {"count": widest, "most": COLUMNS_MAX},
+            )
+        )
+    candidates = [(number, trimmed) for number, cells in first if (trimmed := _trim(cells))]
     if not candidates:
         raise FileRefusedError(
             Problem("file_blank", N_("文件里只有空行。请确认选对了文件，并且其中有表头和数据。"))
@@ -115,7 +122,7 @@ def _trim(cells: Sequence[str]) -> list[str]:
 
 def _score(cells: Sequence[str], specs: Sequence[ColumnSpec]) -> tuple[int, int]:
     """How well a row reads as a header: columns understood, then columns at all."""
-    names = _trim(cells)
+    names = _trim(cells[:COLUMNS_MAX])
     known = sum(any(spec.matches(name) for name in names if name) for spec in specs)
     return known, sum(any(map(str.isalnum, name)) for name in names)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import math
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import Final
@@ -26,6 +27,9 @@ from .textrows import Row
 #: A workbook is read whole, unlike text: its size is bounded so that memory is.
 WORKBOOK_MAX_BYTES: Final = 30 * 1024 * 1024
 UNPACKED_MAX_BYTES: Final = 100 * 1024 * 1024
+#: from the first cell to the farthest, empty ones too: the reader holds each of them
+CELLS_MAX: Final = 6_000_000
+_REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,7})"')
 _EXACT = 10**15
 
 
@@ -54,6 +58,8 @@ def _read(source: Source) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = archive.infolist()
+            if sum(part.file_size for part in parts) <= UNPACKED_MAX_BYTES:
+                _check_extent(archive)
     except zipfile.BadZipFile as error:
         raise FileRefusedError(_unreadable()) from error
     if not any(part.filename.startswith("xl/") for part in parts):
@@ -67,6 +73,41 @@ def _read(source: Source) -> bytes:
     if sum(part.file_size for part in parts) > UNPACKED_MAX_BYTES:
         raise FileRefusedError(_too_large())
     return data
+
+
+def _check_extent(archive: zipfile.ZipFile) -> None:
+    """Refuse a sheet whose far cells span too much: the reader makes room for all between."""
+    for part in archive.infolist():
+        if not part.filename.startswith("xl/worksheets/"):
+            continue
+        rows = columns = 0
+        with archive.open(part) as sheet:
+            rest = b""
+            while block := sheet.read(1 << 20):
+                # a reference cut in two is whole with the next block
+                for letters, number in _REFERENCE.findall(rest + block):
+                    rows = max(rows, int(number))
+                    columns = max(columns, _column_number(letters))
+                rest = block[-32:]
+        if rows * columns > CELLS_MAX:
+            raise FileRefusedError(
+                Problem(
+                    "workbook_too_sparse",
+                    N_(
+                        "工作表一直延伸到第 %(rows)s 行第 %(columns)s 列，格子太多。"
+                        "多半是很远的地方有一个多余的单元格（Ctrl+End 会跳到那里）。"
+                        "请删除名单以外的行和列，或另存为 CSV 后重新上传。"
+                    ),
+                    {"rows": rows, "columns": columns},
+                )
+            )
+
+
+def _column_number(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - 64
+    return number
 
 
 def _first_sheet(data: bytes) -> CalamineSheet:

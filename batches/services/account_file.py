@@ -10,6 +10,7 @@ from django.core.validators import URLValidator
 
 from batches.actions.base import ColumnSpec
 from batches.actions.checks import any_value, id_problem
+from batches.domain.addresses import normal_url
 from batches.domain.problems import Names, Problem, Term
 from batches.domain.text import N_
 from batches.gateways.base import GatewayConfig
@@ -89,7 +90,7 @@ def _read(source: Source) -> tuple[list[AccountRow], list[Problem]]:
 
 
 def _parse(number: int, values: dict[str, str]) -> tuple[AccountRow, list[Problem]]:
-    url = clean_id(values["gateway_url"]).rstrip("/")
+    url = normal_url(clean_id(values["gateway_url"]))
     guid = clean_id(values["guid"])
     kind = clean_id(values.get("gateway_kind", ""))
     faults = _gateway_faults(url, kind)
@@ -104,7 +105,9 @@ def _parse(number: int, values: dict[str, str]) -> tuple[AccountRow, list[Proble
         text = clean_id(values.get(key, ""))
         if not text:
             continue
-        if not (text.isascii() and text.isdigit() and least <= int(text[:12]) <= most):
+        digits = text.lstrip("0") or "0"
+        whole = text.isascii() and text.isdigit() and len(digits) <= 12
+        if not (whole and least <= int(digits) <= most):
             faults.append(
                 Problem(
                     "number_range",
@@ -113,7 +116,7 @@ def _parse(number: int, values: dict[str, str]) -> tuple[AccountRow, list[Proble
                 )
             )
         else:
-            row.columns[key] = int(text)
+            row.columns[key] = int(digits)
     return row, faults
 
 

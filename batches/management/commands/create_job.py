@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ from django.utils.translation import gettext as _
 
 from batches.domain.breaker import Thresholds
 from batches.domain.errors import InvalidInputError, WrongStateError
+from batches.domain.problems import Problem
 from batches.domain.states import JOB_LABELS, JobStatus
+from batches.domain.text import N_
 from batches.intake.source import CHUNK_BYTES
 from batches.models import Job
 from batches.models.jobs import BadRows, ConfirmPolicy
@@ -87,11 +90,18 @@ class Command(BaseCommand):
     def _submit(self, options: dict[str, Any]) -> Submission:
         file: Path = options["file"]
         window_from, window_to = options["window"] or ALL_DAY
+        _check_texts(
+            options["name"],
+            options["rerun_reason"],
+            options["idempotency_key"],
+            *(text for pair in options["param"] for text in pair),
+        )
         return submit(
             actor=shell(),
             action=options["action"],
             params=dict(options["param"]),
-            upload_name=file.name,
+            # of an archive from another system the name may be no UTF-8
+            upload_name=os.fsencode(file.name).decode("utf-8", "replace"),
             chunks=_chunks(file),
             name=options["name"],
             budget_limit=options["budget"],
@@ -182,3 +192,19 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise ArgumentTypeError(
             _("检查点要写成用逗号分隔的整数，例如 50,500；现在是“%(text)s”") % {"text": text}
         ) from None
+
+
+def _check_texts(*texts: str | None) -> None:
+    """Bytes that are no UTF-8 come as lone surrogates, which no database and no gateway takes."""
+    for text in filter(None, texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            shown = text.encode("utf-8", "replace").decode()
+            raise InvalidInputError(
+                Problem(
+                    "text_not_utf8",
+                    N_("“%(text)s”里有不是 UTF-8 的字节。请检查终端或脚本的编码。"),
+                    {"text": shown[:40]},
+                )
+            ) from None

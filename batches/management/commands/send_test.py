@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils.translation import gettext as _
 
+from batches.domain.addresses import normal_url
 from batches.domain.errors import BatchesError, InvalidInputError
 from batches.domain.problems import Names, Problem
 from batches.domain.text import N_
@@ -62,7 +63,7 @@ def find_account(guid: str, gateway_url: str | None) -> int:
     """The account's id. Raises InvalidInputError if there is none, or more than one."""
     found = Account.objects.filter(guid=guid).select_related("gateway").order_by("pk")
     if gateway_url is not None:
-        found = found.filter(gateway__base_url=gateway_url.rstrip("/"))
+        found = found.filter(gateway__base_url=normal_url(gateway_url))
     accounts = list(found)
     if len(accounts) == 1:
         return accounts[0].pk

@@ -166,3 +166,25 @@ def test_problem_type_is_kept_for_translation() -> None:
     (problem,) = caught.value.problems
     assert isinstance(problem, Problem)
     assert isinstance(problem.params["why"], Problem)
+
+
+def test_one_gateway_written_in_two_ways_is_one() -> None:
+    """Two would each have the account's whole rate."""
+    told = load(
+        "wecomapi,http://gateway.example:80/,g1,,,,",
+        "wecomapi,HTTP://GATEWAY.example,g2,,,,",
+    )
+    assert told == [("http://gateway.example", 2)]
+    assert (
+        "第 2 行已有"
+        in refusals(
+            "wecomapi,http://gateway.example,g3,,,,", "wecomapi,HTTP://gateway.example/,g3,,,,"
+        )[0]
+    )
+
+
+@pytest.mark.parametrize("rate", ["0000000000019999999", "00000000000199999999999"])
+def test_leading_zeros_do_not_get_a_number_past_its_range(rate: str) -> None:
+    assert "1 到 100000 的整数" in refusals(f"wecomapi,http://a.cn,g1,,{rate},,")[0]
+    load("wecomapi,http://a.cn,g1,,00000000000000090,,")
+    assert Account.objects.get().total_rate_per_min == 90

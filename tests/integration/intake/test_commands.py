@@ -174,3 +174,29 @@ class TestExamples:
             kept = (EXAMPLES / made.name).read_bytes()
             assert made.read_bytes().replace(b"\r\n", b"\n") == kept.replace(b"\r\n", b"\n")
         assert len(list(tmp_path.glob("*.csv"))) == 3
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("accounts")
+class TestBytesThatAreNoUtf8:
+    def test_in_a_file_name_they_are_replaced(self, file: Path) -> None:
+        odd = file.with_name("\udcc3\udcfb.csv")  # GBK, as from another system's archive
+        file.rename(odd)
+        report, _, code = run("--action", "send_text", "--csv", odd, "--param", "content=您好")
+        assert (code, report["items"]["total"]) == (0, 9)
+        assert "\ufffd" in Job.objects.get().upload.name
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("--param", "content=\udcff"),
+            ("--param", "content=x", "--name", "a\udcff"),
+            ("--param", "content=x", "--rerun-reason", "a\udcff"),
+        ],
+    )
+    def test_in_a_text_they_are_refused(self, file: Path, words: tuple[str, ...]) -> None:
+        said, err, code = run("--action", "send_text", "--csv", file, *words)
+        assert code == 2
+        assert "不是 UTF-8" in err
+        assert said["problems"][0]["code"] == "text_not_utf8"
+        assert not Job.objects.exists()

@@ -199,3 +199,17 @@ def test_stale_page_does_not_mark_the_new_call_of_an_item_sent_again(client: Cli
     shown = client.get(reverse(QUEUE), {"job": job.pk, "kind": "unconfirmed"}).content.decode()
     (accepted,) = [item for item in items_of(job, "submitted") if item.accepted_at]
     assert f'value="{job.pk}:{accepted.pk}:{accepted.call_id}"' in shown
+
+
+def test_mark_beside_a_job_that_is_not_there_marks_the_others_and_says_so(client: Client) -> None:
+    """Never "nothing was changed" after something was."""
+    job = make_job(shards=[ShardSpec(in_doubt=2)])
+    items = [f"{item.job_id}:{item.pk}" for item in _doubts(job)]
+    response = client.post(
+        reverse("admin:reconcile_mark"),
+        {"item": [*items, "999999999:1:1"], "delivered": "1", "reason": "看过记录"},
+        follow=True,
+    )
+    text = text_of(response)
+    assert "已把 2 条标记为已送达" in text
+    assert "1 条已不在等待核实" in text

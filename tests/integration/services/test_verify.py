@@ -329,3 +329,23 @@ def _settle_elsewhere(job_id: int, item_id: int) -> bool:
         )
         other.commit()
     return True
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--job", "777"), "没有编号为 777 的作业"),
+        (("--job", "99999999999999999999999"), "没有编号为"),
+        (("--grace", "99999999999999999999999"), "宽限秒数"),
+        (("--grace", "-1"), "宽限秒数"),
+    ],
+)
+def test_verify_command_that_cannot_is_neither_clean_nor_drift(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        call_command("verify", *words, "--json")
+    told = capsys.readouterr()
+    assert said in told.err
+    assert said in json.loads(told.out)["error"]

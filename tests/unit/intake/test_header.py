@@ -124,3 +124,13 @@ def test_separator_line_of_excel_is_passed_over() -> None:
 def test_separator_of_one_column_is_a_comma() -> None:
     kind = open_table(source_of("a.csv", "账号,客户ID\n".encode()), SPECS).kind
     assert sniff_delimiter(source_of("b.csv", "名单\n张三\n".encode()), kind, SPECS) == ","  # type: ignore[arg-type]
+
+
+def test_file_with_more_columns_than_any_list_has_is_refused() -> None:
+    """Of whatever size: its rows are looked at once, and no page shows thousands of columns."""
+    wide = ",".join(["abc"] * 50_000).encode()
+    with pytest.raises(FileRefusedError) as caught:
+        open_table(source_of("a.csv", b"\n".join([wide] * 10)), SPECS)
+    assert "文件有 50000 列，最多 1000 列" in str(caught.value.problems[0])
+    names = ["账号", "客户ID", "姓名", *(f"列{n}" for n in range(997))]
+    assert header(names).mapping == {"account": 0, "target": 1, "name": 2}

@@ -109,3 +109,17 @@ def test_workbook_too_large_for_memory_is_refused_with_the_cure(
     assert "CSV" in str(problem)
     monkeypatch.setattr(workbook, "WORKBOOK_MAX_BYTES", 1000)
     assert refusal(source).code == "workbook_too_large"
+
+
+@pytest.mark.parametrize("far", [(1_048_576, 16_384), (1_048_576, 30)])
+def test_stray_cell_far_away_is_refused_before_room_is_made_for_it(far: tuple[int, int]) -> None:
+    """The reader would hold every cell between: gigabytes for a file of a few kilobytes."""
+    made = Workbook()
+    sheet = made.active
+    sheet.append(["账号", "客户ID"])
+    sheet.cell(*far, "z")
+    buffer = io.BytesIO()
+    made.save(buffer)
+    problem = refusal(source_of("名单.xlsx", buffer.getvalue()))
+    assert problem.code == "workbook_too_sparse"
+    assert f"第 {far[0]} 行第 {far[1]} 列" in str(problem)
