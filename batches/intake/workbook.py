@@ -7,7 +7,8 @@ import io
 import math
 import re
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from python_calamine import (
@@ -29,6 +30,8 @@ WORKBOOK_MAX_BYTES: Final = 30 * 1024 * 1024
 UNPACKED_MAX_BYTES: Final = 100 * 1024 * 1024
 #: from the first cell to the farthest, empty ones too: the reader holds each of them
 CELLS_MAX: Final = 6_000_000
+#: what the library raises for parts that are damaged or cut off, encrypted or packed oddly
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,7})"')
 _EXACT = 10**15
 
@@ -57,11 +60,15 @@ def _read(source: Source) -> bytes:
     data = bytes(buffer)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            parts = archive.infolist()
-            if sum(part.file_size for part in parts) <= UNPACKED_MAX_BYTES:
-                _check_extent(archive)
-    except zipfile.BadZipFile as error:
+            _check_parts(archive.infolist())
+            _check_extent(archive)
+    except _BROKEN as error:
         raise FileRefusedError(_unreadable()) from error
+    return data
+
+
+def _check_parts(parts: Sequence[zipfile.ZipInfo]) -> None:
+    """It is a workbook at all, and not too large when unpacked."""
     if not any(part.filename.startswith("xl/") for part in parts):
         raise FileRefusedError(
             Problem(
@@ -72,7 +79,6 @@ def _read(source: Source) -> bytes:
         )
     if sum(part.file_size for part in parts) > UNPACKED_MAX_BYTES:
         raise FileRefusedError(_too_large())
-    return data
 
 
 def _check_extent(archive: zipfile.ZipFile) -> None:

@@ -138,7 +138,7 @@ def test_rate_of_accounts_that_are_done_is_not_set_against_the_limit_of_the_rest
     minute = timezone.now().replace(second=0, microsecond=0)
     JobMinute.objects.create(job=job, minute=minute, sent=6000, confirmed=6000)
     text = _page(client, job)
-    assert "实际速率（含已发完的账号）" in text
+    assert "实际速率（近几分钟平均）" in text
     assert "（上限" not in text
 
 

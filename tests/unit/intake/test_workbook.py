@@ -123,3 +123,30 @@ def test_stray_cell_far_away_is_refused_before_room_is_made_for_it(far: tuple[in
     problem = refusal(source_of("名单.xlsx", buffer.getvalue()))
     assert problem.code == "workbook_too_sparse"
     assert f"第 {far[0]} 行第 {far[1]} 列" in str(problem)
+
+
+def _archive(name: str = "xl/worksheets/sheet1.xml") -> tuple[bytearray, int, int]:
+    """A workbook's bytes, and where a part's local and central records begin."""
+    made = Workbook()
+    for number in range(300):
+        made.active.append([f"g{number}", number * 7919, "名"])
+    buffer = io.BytesIO()
+    made.save(buffer)
+    data = bytearray(buffer.getvalue())
+    with zipfile.ZipFile(buffer) as archive:
+        local = archive.getinfo(name).header_offset
+    return data, local, bytes(data).rindex(b"PK\x01\x02", 0, bytes(data).rindex(name.encode()))
+
+
+def test_workbook_whose_sheet_is_encrypted_or_packed_oddly_is_refused() -> None:
+    for at_local, at_central, value in ((6, 8, 1), (8, 10, 97)):
+        data, local, central = _archive()
+        data[local + at_local] = data[central + at_central] = value
+        assert refusal(source_of("a.xlsx", bytes(data))).code == "workbook_unreadable"
+
+
+@pytest.mark.parametrize("at", range(40, 400, 40))
+def test_workbook_whose_sheet_is_damaged_is_refused(at: int) -> None:
+    data, local, _ = _archive()
+    data[local + 54 + at : local + 54 + at + 30] = b"\xff" * 30
+    assert refusal(source_of("a.xlsx", bytes(data))).code == "workbook_unreadable"
